@@ -1,0 +1,17 @@
+"""Benchmarks, one file each."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from profiler.tasks import word_problems
+from profiler.tasks.task import Task
+
+_TASKS = {"word_problems": cast(Task, word_problems)}
+
+
+def load(name: str) -> Task:
+    """The task called `name`; an unknown name is a ValueError that lists the known ones."""
+    if name not in _TASKS:
+        raise ValueError(f"`task` must be one of {', '.join(sorted(_TASKS))}, got {name!r}")
+    return _TASKS[name]
