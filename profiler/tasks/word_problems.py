@@ -1,9 +1,9 @@
 """Grade-school word problems made by a seeded generator, with worked answers and an exact score.
 
-A problem takes two or three steps of arithmetic. Its worked answer is full of choices that nothing
-announces (which word opens a step, which notation, which factor first), each with a word two or three
-tokens later that must agree with it. A verifier reads the choice before it writes the match; a drafter
-that writes both in one denoising step can only guess. That is what makes the effort K matter.
+A problem takes two or three steps of arithmetic. Its worked answer is full of choices that nothing announces: which
+words open a step, which notation, which factor first, and which way round a result is written, ``1 2 >`` or ``2 1 <``.
+Each has a word a few tokens later that must agree with it. A verifier reads the choice before it writes the match; a
+drafter that writes both in one denoising step can only guess. That is what makes the effort K matter.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from profiler.tasks.task import Prompt
 END = "<eos>"
 MASK = "<mask>"
 PAD = "<pad>"
+RIGHTWARDS, LEFTWARDS = ">", "<"  # after a result: how its digits are to be read
 
 _PRONOUN = {
     "Ann": "She", "Ben": "He", "Cara": "She", "Dan": "He", "Eve": "She", "Finn": "He", "Gus": "He", "Hana": "She",
 }  # fmt: skip
+_DIGITS = tuple("0123456789")
 _ITEMS = ("pens", "books", "cups", "balls", "cards", "coins", "shells", "stamps")
 _CONTAINERS = ("packs", "boxes", "bags")
 
@@ -67,13 +69,21 @@ def digits(number: int) -> str:
     return " ".join(str(number))
 
 
+def written(number: int, rng: random.Random) -> str:
+    """A result of two digits, either way round, with the arrow that says how to read it: ``"2 4 >"`` or ``"4 2 <"``."""
+    if rng.random() < 0.5:
+        return f"{digits(number)} {RIGHTWARDS}"
+    return f"{digits(number)[::-1]} {LEFTWARDS}"
+
+
 def equation(operator: str, left: int, right: int, rng: random.Random) -> str:
     """One equation in a random notation; factors and summands in random order."""
     step = _Step(operator, left, right)
     if operator != "-" and rng.random() < 0.5:
         left, right = right, left
     style = rng.randrange(len(_EQUALS))
-    return f"{digits(left)} {_OPERATORS[operator][style]} {digits(right)} {_EQUALS[style]} {digits(step.result)}"
+    result = written(step.result, rng)
+    return f"{digits(left)} {_OPERATORS[operator][style]} {digits(right)} {_EQUALS[style]} {result}"
 
 
 def random_problem(rng: random.Random) -> Problem:
@@ -109,7 +119,7 @@ def random_problem(rng: random.Random) -> Problem:
     value = steps[-1].result
     return Problem(
         prompt=f"{text} How many {item} does {he.lower()} have now ? A:",
-        answer=f"{answer} # {digits(value)}",
+        answer=f"{answer} # {written(value, rng)}",
         value=value,
     )
 
@@ -138,15 +148,17 @@ def is_correct(prompt: Prompt, completion: str) -> bool:
 
 
 def final_number(text: str) -> int | None:
-    """The number after the last ``#`` of a completion; None if there is none (an answer is not guessed)."""
+    """The number after the last ``#`` of a completion, read as its arrow says; None if there is none: no guessing."""
     _, mark, tail = text.partition(END)[0].rpartition("#")
-    joined = tail.replace(" ", "")
-    return int(joined) if mark and joined.isascii() and joined.isdigit() else None
+    *numerals, arrow = tail.split() or [""]
+    if not mark or not numerals or arrow not in (RIGHTWARDS, LEFTWARDS) or not all(n in _DIGITS for n in numerals):
+        return None
+    return int("".join(numerals if arrow == RIGHTWARDS else reversed(numerals)))
 
 
 def vocabulary() -> list[str]:
     """All symbols, padding, end and mask first; the list's order is the token id."""
-    words = [PAD, END, MASK, *"0123456789", *".?#"]
+    words = [PAD, END, MASK, *_DIGITS, *".?#", RIGHTWARDS, LEFTWARDS]
     words += ["A:", "How", "many", "does", "have", "now", "has", "buys", "of", "gives", "gets", "finds", "to"]
     words += ["She", "He", "she", "he", *sorted(_PRONOUN), *_ITEMS, *_CONTAINERS]
     words += [word for pair in (*_LEAD_OBJECT, *_VERB_SOURCE) for word in pair]

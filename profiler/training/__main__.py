@@ -14,26 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from tqdm import tqdm
 
-from profiler.training.checkpoints import write_checkpoint
-from profiler.training.drafter import denoising_loss
-from profiler.training.loop import Recipe, train
-from profiler.training.verifier import next_token_loss
-
-RECIPES = {
-    "verifier": Recipe(
-        title="verifier",
-        loss=next_token_loss,
-        steps=9000,
-        layers=8,
-        intermediate=384,
-        drill_share=0.3,
-        grow_at=5850,
-        grown_layers=14,
-    ),
-    "drafter": Recipe(title="drafter ", loss=denoising_loss, steps=4000, layers=2, intermediate=512, drill_share=0.15),
-}
+from profiler.training.recipes import RECIPES, train_network
 
 
 @dataclass(frozen=True)
@@ -50,11 +32,15 @@ class Settings:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    settings = tyro.cli(Settings, args=argv, prog="python -m profiler.training")
+    settings = tyro.cli(Settings, args=argv, prog="python -m profiler.training", description=__doc__)
     context = multiprocessing.get_context("spawn")
     lock = context.RLock()
+    states = settings.work / str(settings.seed)
     workers = [
-        context.Process(target=_train_one, args=(name, settings, line, lock)) for line, name in enumerate(RECIPES)
+        context.Process(
+            target=train_network, args=(name, settings.out, states / f"{name}.pt", settings.seed, line, lock)
+        )
+        for line, name in enumerate(RECIPES)
     ]
     for worker in workers:
         worker.start()
@@ -62,15 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         worker.join()
     if any(worker.exitcode for worker in workers):
         return 1
-    shutil.rmtree(settings.work / str(settings.seed))
+    shutil.rmtree(states)
     return 0
-
-
-def _train_one(name: str, settings: Settings, line: int, lock: object) -> None:
-    tqdm.set_lock(lock)
-    state_file = settings.work / str(settings.seed) / f"{name}.pt"
-    model = train(RECIPES[name], seed=settings.seed, state_file=state_file, line=line)
-    write_checkpoint(model, settings.out / name)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from profiler.tasks import word_problems
 
 TOKEN_IDS = {word: index for index, word in enumerate(word_problems.vocabulary())}
 PAD_ID, END_ID, MASK_ID = (TOKEN_IDS[word] for word in (word_problems.PAD, word_problems.END, word_problems.MASK))
-LONGEST = 68  # tokens of the longest problem with its answer and end token, rounded up
+LONGEST = 72  # tokens of the longest problem with its answer and end token, rounded up
 _DRILL_OPERATORS = ("*", "+", "+", "-")
 
 
@@ -51,7 +51,7 @@ def _problem(problem: word_problems.Problem) -> tuple[list[int], int]:
 def _drill(rng: random.Random) -> tuple[list[int], int]:
     """As many equations as fit, with the numbers that word problems use."""
     ids: list[int] = []
-    while len(ids) < LONGEST - 9:
+    while len(ids) < LONGEST - 10:
         operator = rng.choice(_DRILL_OPERATORS)
         if operator == "*":
             left, right = rng.randint(2, 9), rng.randint(2, 9)
