@@ -1,0 +1,19 @@
+"""What all tests share: the array libraries and the Hypothesis profile."""
+
+import os
+from types import ModuleType
+
+import pytest
+from array_api_compat import array_namespace
+from hypothesis import settings
+
+settings.register_profile("two-tradeoffs", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+settings.load_profile("two-tradeoffs")
+
+
+@pytest.fixture(scope="session", params=["numpy", "array_api_strict", "torch"])
+def xp(request: pytest.FixtureRequest) -> ModuleType:
+    """Array namespace of each library that must give the same answers; torch counts only where it is installed."""
+    library = pytest.importorskip(request.param) if request.param == "torch" else __import__(request.param)
+    namespace: ModuleType = array_namespace(library.asarray([0.0]))
+    return namespace

@@ -1,0 +1,76 @@
+"""Hypothesis strategies in the words of the domain, simple values first, with the corners where rules break."""
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.recordings import make_rounds
+from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.rounds import Rounds
+
+Distribution = NDArray[np.float64]
+
+probabilities = st.sampled_from([0.5, 1.0, 0.0, 1e-8, 1e-30, 1 - 1e-9]) | st.floats(0, 1)
+leniencies = st.sampled_from([0.0, 1.0, 0.5, 0.1]) | st.floats(0, 1)
+budgets = st.sampled_from([0.0, 1.0, 0.25, 1e-12, 20.0]) | st.floats(0, 50)
+block_sizes = st.integers(1, 12)
+
+linear_rules = st.builds(LinearAcceptance, leniency=leniencies)
+cactus_rules = st.builds(CactusAcceptance, budget=budgets, solver=st.sampled_from(["exact", "taylor"]))
+rules = linear_rules | cactus_rules
+
+
+@st.composite
+def distributions(draw: st.DrawFn, size: int) -> Distribution:
+    """Points of the simplex: uniform, point mass, exact zeros, generic, and one with a tiny probability."""
+    kind = draw(st.sampled_from(["uniform", "point mass", "exact zeros", "generic", "tiny"]))
+    if kind == "uniform":
+        return np.full(size, 1 / size)
+    if kind == "point mass":
+        return np.eye(size)[draw(st.integers(0, size - 1))]
+    weights = np.array(draw(st.lists(st.integers(1, 1000), min_size=size, max_size=size)), dtype=float)
+    if kind == "exact zeros":
+        weights[draw(st.lists(st.integers(1, size - 1), min_size=1))] = 0
+    if kind == "tiny":
+        weights[draw(st.integers(1, size - 1))] *= 1e-200
+    return weights / weights.sum()
+
+
+@st.composite
+def pairs(draw: st.DrawFn, size: int = 4) -> tuple[Distribution, Distribution]:
+    """Verifier and drafter: equal, near-equal (a last-digit difference), disjoint or unrelated."""
+    p = draw(distributions(size))
+    kind = draw(st.sampled_from(["unrelated", "equal", "near-equal", "disjoint"]))
+    if kind == "equal":
+        return p, p.copy()
+    if kind == "near-equal":
+        q = p * (1 + draw(st.sampled_from([1e-16, 1e-12, 1e-6])) * np.arange(size))
+        return p, q / q.sum()
+    q = draw(distributions(size))
+    if kind == "disjoint":
+        p, q = np.concatenate([p, np.zeros(size)]), np.concatenate([np.zeros(size), q])
+    return p, q
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Rounds:
+    """Recorded rounds: cut blocks, stop tokens at every place, rejected and accepted ends."""
+    width = draw(st.integers(1, 4))
+    count = draw(st.integers(0, 5))
+    rows = []
+    for number in range(count):
+        drafted = draw(st.integers(0, width))
+        accepted = draw(st.integers(0, drafted))
+        eos_slot = draw(st.integers(-1, drafted - 1))
+        stops = 0 <= eos_slot < accepted
+        values = draw(st.lists(st.tuples(*[probabilities] * 3), min_size=drafted, max_size=drafted))
+        row = {"round": number, "drafted": drafted, "accepted": accepted, "eos_slot": eos_slot, "slots": values}
+        row |= {"emitted": eos_slot + 1 if stops else accepted + 1, "ended": "eos" if stops else ""}
+        rows.append(row | {"prompt": draw(st.sampled_from(["a", "ß"])), "rule": draw(rules).label})
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {}) if name != "slots"}
+    slots = np.full((count, width, 3), np.nan)
+    for row, values in zip(slots, rows, strict=True):
+        row[: values["drafted"]] = np.reshape(values["slots"], (-1, 3))
+    return make_rounds(
+        count, width, p_drafted=slots[..., 0], q_drafted=slots[..., 1], divergence=slots[..., 2], **columns
+    )

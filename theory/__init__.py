@@ -1,0 +1,6 @@
+"""The mathematics of diffusion drafting, from recorded rounds to a predicted frontier, without a deep-learning library.
+
+The modules read from the bottom up: distances, acceptance, proposition1 (the paper's formulas on arrays of any kind);
+estimates, strict_json, tables (uncertainty and files); rounds, latency, calibration, prediction, frontier,
+measurements, comparison, planner (from a recording to a recommendation).
+"""

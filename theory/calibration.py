@@ -1,0 +1,168 @@
+"""Calibration: what one lossless recording says about a pair, d_K and the times of a round, for each effort."""
+
+import copy
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from theory import strict_json
+from theory.acceptance import LinearAcceptance
+from theory.estimates import clustered_ratio, student_interval
+from theory.latency import LatencyFit, fit_latency
+from theory.rounds import Rounds, tokens_per_round
+from theory.tables import StrPath, refuse_other_schema, replacing
+
+LOSSLESS = LinearAcceptance(leniency=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Divergence and latency of a pair for J efforts, with the rounds and prompts behind each number.
+
+    Attributes
+    ----------
+    identity
+        Pair, revisions, sampling, task, device, dtype, versions: copied verbatim from the recording.
+    block_size, efforts
+        B, and the recorded K in increasing order; the tuples below have one entry for each.
+    divergence, divergence_se, divergence_low, divergence_high
+        d_K, the mean total variation at slots that the acceptance test reached, with its standard error clustered by
+        prompt and 95 % interval (Student's t); None where one prompt cannot tell.
+    divergence_all_slots
+        The same mean over every drafted slot, for comparison.
+    tokens_per_round, rounds, prompts
+        Measured at leniency 0, and the number of rounds and prompts.
+    tokens_per_request
+        Mean length of a finished text; None if none was finished. Leniency 0 emits the same law at every effort.
+    latency
+        None if the recording was not timed.
+    exactness
+        What the drafter guarantees at each effort: ``joint``, ``first_token`` or ``none``.
+    warnings
+        What a reader should know before trusting the numbers.
+    """
+
+    schema_version: ClassVar[int] = 1
+
+    identity: dict[str, Any]
+    block_size: int
+    efforts: tuple[int, ...]
+    divergence: tuple[float, ...]
+    divergence_se: tuple[float | None, ...]
+    divergence_low: tuple[float | None, ...]
+    divergence_high: tuple[float | None, ...]
+    divergence_all_slots: tuple[float, ...]
+    tokens_per_round: tuple[float, ...]
+    rounds: tuple[int, ...]
+    prompts: tuple[int, ...]
+    tokens_per_request: float | None
+    latency: LatencyFit | None
+    exactness: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self, path: StrPath) -> None:
+        """Write strict JSON; NaN and infinity become null and are named in the list ``flags``."""
+        document = {"schema_version": self.schema_version, **asdict(self)}
+        with replacing(path) as partial:
+            partial.write_text(strict_json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: StrPath) -> Self:
+        """Read what `to_json` wrote; refuse other schema versions and missing or unknown fields."""
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON ({error}); record it again") from error
+        if not isinstance(document, dict):
+            raise ValueError(f"{path} must hold a JSON object, got {type(document).__name__}; check the path")
+        version = str(document.pop("schema_version", "none"))
+        expected = [spec.name for spec in fields(cls)]
+        refuse_other_schema(path, version, str(cls.schema_version), list(document), [*expected, "flags"])
+        latency = document["latency"]
+        if latency is not None:
+            expected = [spec.name for spec in fields(LatencyFit)]
+            refuse_other_schema(path, version, str(cls.schema_version), list(latency), expected)
+            document["latency"] = LatencyFit(**_tuples(latency))
+        del document["flags"]
+        return cls(**_tuples(document))
+
+
+def calibrate(rounds: Rounds, *, block_size: int, identity: dict[str, Any], exactness: tuple[str, ...]) -> Calibration:
+    """Reduce rounds recorded at leniency 0 to d_K and the latency fit.
+
+    Rounds of the duplicated cell (``replica`` > 0) count for the noise floor of the clock alone.
+
+    Raises
+    ------
+    ValueError
+        There are no rounds, rounds of another rule (leniency changes the prefixes that are reached, hence d_K), a block
+        longer than ``block_size``, or as many ``exactness`` entries as efforts are not given.
+    """
+    labels = np.unique(rounds.rule).tolist()
+    if labels != [LOSSLESS.label]:
+        msg = f"`rounds` must all be recorded at {LOSSLESS.label}, got {labels or 'none'}; d_K is defined there"
+        raise ValueError(msg)
+    if rounds.drafted.max() > block_size:
+        msg = f"`block_size` must cover every block, got {block_size} for a block of {rounds.drafted.max()}; "
+        raise ValueError(msg + "pass the drafter's block size")
+    first = rounds.select(rounds.replica == 0)
+    efforts = np.unique(first.effort).tolist()
+    if len(exactness) != len(efforts):
+        msg = f"`exactness` must have one entry for each of the efforts {efforts}, got {exactness}; ask the drafter"
+        raise ValueError(msg)
+
+    cells = [first.select(first.effort == effort) for effort in efforts]
+    divergence, errors = zip(*(_mean_divergence(cell) for cell in cells), strict=True)
+    prompts = [np.unique(cell.prompt).size for cell in cells]
+    intervals = [student_interval(*estimate) for estimate in zip(divergence, errors, prompts, strict=True)]
+    latency = fit_latency(rounds)
+    return Calibration(
+        identity=copy.deepcopy(identity),
+        block_size=block_size,
+        efforts=tuple(efforts),
+        divergence=divergence,
+        divergence_se=tuple(None if math.isnan(error) else error for error in errors),
+        divergence_low=tuple(None if math.isnan(low) else max(low, 0.0) for low, _ in intervals),
+        divergence_high=tuple(None if math.isnan(high) else min(high, 1.0) for _, high in intervals),
+        divergence_all_slots=tuple(float(cell.divergence[cell.proposed].mean()) for cell in cells),
+        tokens_per_round=tuple(tokens_per_round(cell) for cell in cells),
+        rounds=tuple(len(cell) for cell in cells),
+        prompts=tuple(prompts),
+        tokens_per_request=_tokens_per_request(first),
+        latency=latency,
+        exactness=tuple(str(guarantee) for guarantee in exactness),
+        warnings=tuple(_warnings(efforts, prompts, latency)),
+    )
+
+
+def _mean_divergence(cell: Rounds) -> tuple[float, float]:
+    reached = cell.reached
+    if not reached.any():
+        raise ValueError(f"`rounds` must have drafted slots at effort {cell.effort[0]}, got none; record longer texts")
+    return clustered_ratio(np.where(reached, cell.divergence, 0).sum(axis=1), reached.sum(axis=1), cell.prompt)
+
+
+def _tokens_per_request(rounds: Rounds) -> float | None:
+    requests, member = np.unique(np.stack([rounds.prompt, rounds.effort.astype(str)], 1), axis=0, return_inverse=True)
+    tokens = np.bincount(member, weights=rounds.emitted, minlength=len(requests))
+    finished = np.bincount(member, weights=rounds.ended != "", minlength=len(requests)) > 0
+    return float(tokens[finished].mean()) if finished.any() else None
+
+
+def _warnings(efforts: list[int], prompts: list[int], latency: LatencyFit | None) -> list[str]:
+    warnings = [
+        f"effort {effort}: d_K comes from one prompt and has no standard error; record more prompts"
+        for effort, count in zip(efforts, prompts, strict=True)
+        if count == 1
+    ]
+    if latency is None:
+        return [*warnings, "latency was not measured: throughput cannot be predicted"]
+    return warnings + [f"latency: {flag}" for flag in latency.flags]
+
+
+def _tuples(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
