@@ -1,0 +1,1 @@
+"""The embedded pair, trained from nothing."""

@@ -10,7 +10,7 @@ from profiler.training.data import MASK_ID, Batch
 
 _BLOCKS = 4  # blocks per sequence: one pass over the clean prefix serves all of them
 _BLOCK_SIZE, _LONG_BLOCK = 8, 16
-_CLEAN_WEIGHT = 0.3
+_CLEAN_WEIGHT = 1.0
 
 
 def denoising_loss(model: Qwen2ForCausalLM, batch: Batch, step: int, generator: torch.Generator) -> torch.Tensor:

@@ -23,7 +23,7 @@ RECIPES = {
         grow_at=6000,
         grown_layers=14,
     ),
-    "drafter": Recipe(title="drafter ", loss=denoising_loss, steps=6000, layers=2, intermediate=512, drill_share=0.15),
+    "drafter": Recipe(title="drafter ", loss=denoising_loss, steps=9000, layers=2, intermediate=512, drill_share=0.3),
 }
 
 

@@ -1,0 +1,74 @@
+"""Tokens per second of lossless speculative decoding against the verifier alone, in turn on the same prompts."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from tqdm import tqdm
+
+from profiler import pairs, tasks
+from profiler.decode import decode
+from profiler.pairs import Pair
+from profiler.streams import Streams
+from profiler.summary import table
+from profiler.timing import Clock, undisturbed
+from theory.acceptance import LinearAcceptance
+
+_LOSSLESS = LinearAcceptance(leniency=0.0)
+
+
+def run(*, prompts: int, seed: int) -> str:
+    """The table: tokens per second, and the ratio to the verifier alone prompt by prompt, as median and quartiles."""
+    pair = pairs.load("embedded")
+    ways: dict[str, Callable[[list[int], int], int]] = {
+        "verifier alone": lambda ids, request: _speculative(pair, ids, 0, seed, request),
+        "verifier alone, transformers' generate": lambda ids, request: _generate(pair, ids, request),
+    }
+    for effort in pair.spec.efforts:
+        ways[f"speculative, K = {effort}"] = lambda ids, request, k=effort: _speculative(pair, ids, k, seed, request)
+    clock = Clock.for_device(pair.device)
+    chosen = [pair.tokenizer(p.text)["input_ids"] for p in tasks.load("word_problems").prompts(prompts, seed)]
+    for way in ways.values():
+        way(chosen[0], 0)
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    with undisturbed():
+        for request, ids in enumerate(tqdm(chosen, desc="speed")):
+            for name, way in ways.items():
+                begin = clock.now()
+                tokens = way(ids, request)
+                speeds[name].append(tokens / (clock.now() - begin))
+    base = speeds["verifier alone"]
+    rows = []
+    for name, values in speeds.items():
+        ratios = [value / reference for value, reference in zip(values, base, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        rows.append((name, f"{statistics.median(values):.0f}", f"{middle:.2f}", f"{low:.2f} - {high:.2f}"))
+    return table(("way", "tokens/s", "ratio", "quartiles"), rows)
+
+
+def _speculative(pair: Pair, ids: list[int], effort: int, seed: int, request: int) -> int:
+    streams = Streams(seed=seed, request=request)
+    limit = pair.spec.task.token_limit
+    return sum(
+        len(each.tokens)
+        for each in decode(pair, ids, effort=effort, rule=_LOSSLESS, streams=streams, token_limit=limit)
+    )
+
+
+def _generate(pair: Pair, ids: list[int], request: int) -> int:
+    torch.manual_seed(request)
+    model, sampling = pair.verifier.model, pair.verifier.sampling
+    inputs = torch.tensor([ids], device=pair.device)
+    with torch.inference_mode():
+        text = model.generate(  # type: ignore[operator]
+            input_ids=inputs,
+            attention_mask=torch.ones_like(inputs),
+            do_sample=True,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_new_tokens=pair.spec.task.token_limit,
+        )
+    return text.shape[1] - len(ids)

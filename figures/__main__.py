@@ -1,0 +1,54 @@
+"""Draw the figures of a calibration and a sweep.
+
+python -m figures results/embedded/CALIBRATION results/embedded/SWEEP --out figures/embedded
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from figures import figure3, figure4, figure6, style
+from theory.acceptance import LinearAcceptance
+from theory.calibration import Calibration
+from theory.measurements import Measurements
+from theory.prediction import predict
+from theory.rounds import Rounds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Draw figures 3, 4 and 6 as PNG files."""
+
+    calibration: tyro.conf.Positional[Path]
+    """Run folder of `python -m profiler.calibrate`."""
+    sweep: tyro.conf.Positional[Path]
+    """Run folder of `python -m profiler.sweep`."""
+    out: Path = Path("figures/embedded")
+    """Where the PNG files go."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read, draw, write; 2 with one line on stderr where a run folder is not complete."""
+    settings = tyro.cli(Settings, args=argv, prog="python -m figures", description=__doc__)
+    try:
+        calibration = Calibration.from_json(settings.calibration / "calibration.json")
+        rounds = Rounds.read(settings.calibration / "rounds.parquet")
+        measurements = Measurements.read(settings.sweep / "measurements.parquet")
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    prediction = predict(calibration, [LinearAcceptance(leniency=step / 20) for step in range(21)])
+    drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
+    if calibration.latency is not None:
+        drawn["figure6"] = figure6.draw(rounds, calibration.latency)
+    for name, figure in drawn.items():
+        print(style.save(figure, settings.out / f"{name}.png"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

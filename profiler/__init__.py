@@ -1,0 +1,1 @@
+"""Measure drafter/verifier pairs: record, calibrate, sweep."""

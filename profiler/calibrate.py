@@ -1,0 +1,72 @@
+"""Record a pair once per effort at leniency 0, and see what follows: d_K, latency, frontier, a recommended setting.
+
+    python -m profiler.calibrate                                  # the embedded pair, K = 1..4, 50 prompts
+    python -m profiler.calibrate --efforts 1,2,4 --prompts 200
+    python -m profiler.calibrate --order entropy                  # the commit order of Dream
+    python -m profiler.calibrate --pair my-pair.toml --device cuda
+
+Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet, calibration.json,
+prediction.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import tyro
+
+from profiler import pairs, summary, tasks
+from profiler.cli import RunOptions, guarded
+from profiler.recording import Cell, read_rounds, record
+from theory.acceptance import LinearAcceptance
+from theory.calibration import calibrate
+from theory.planner import recommend
+from theory.prediction import predict
+
+LOSSLESS = LinearAcceptance(leniency=0.0)
+LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunOptions):
+    """Record a pair at leniency 0 and predict its whole frontier of effort and leniency."""
+
+    seed: int = 0
+    """Seed of the prompts and of all random streams."""
+    minimum_agreement: float = 0.9
+    """The recommended setting is the fastest whose agreement with the verifier is predicted to be at least this."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse, record, compute, write, print."""
+    settings = tyro.cli(Settings, args=argv, prog="python -m profiler.calibrate", description=__doc__)
+    spec = settings.spec()
+    pair = pairs.load(spec, device=settings.device)
+    run = settings.open(pair, "calibrate", {"prompts": settings.prompts, "seed": settings.seed})
+    prompts = tasks.load(spec.task.name).prompts(settings.prompts, settings.seed)
+    cells = [Cell(effort=effort, rule=LOSSLESS) for effort in spec.efforts]
+    cells.append(Cell(effort=spec.efforts[0], rule=LOSSLESS, replica=1))
+    try:
+        record(pair, cells, prompts, run=run, seed=settings.seed)
+    finally:
+        if run.records:
+            rounds = read_rounds(run.records)
+            rounds.write(run.path / "rounds.parquet")
+    calibration = calibrate(
+        rounds,
+        block_size=spec.block_size or spec.task.token_limit,
+        identity=run.identity(),
+        exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),
+    )
+    calibration.to_json(run.path / "calibration.json")
+    prediction = predict(calibration, [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES])
+    prediction.to_json(run.path / "prediction.json")
+    print(summary.calibration(calibration))
+    print(summary.frontier(prediction))
+    print(summary.recommendation(recommend(prediction, minimum_agreement=settings.minimum_agreement)))
+    print(summary.files(run.path))
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,197 @@
+"""Algorithm 1: draft, verify, accept a prefix, replace or add one token, again; a generator of rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from profiler import sampling
+from profiler.drafters.draft import Draft
+from profiler.pairs.pair import Pair
+from profiler.streams import Stream, Streams
+from profiler.timing import Clock
+from theory.acceptance import Rule, accept_prefix
+from theory.distances import total_variation
+
+_NAN = (
+    "the {model}'s logits are NaN at {place} of round {index} (p(y) = {p}, q(y) = {q}); "
+    "load it in float32 or check the checkpoint"
+)
+
+
+class NumericalError(ValueError):
+    """A model gave a distribution that is not one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one round did; `tokens` is what it added to the text, the rest are the columns of `theory.rounds`."""
+
+    tokens: list[int]
+    prefix_length: int
+    passes: int
+    drafted: int
+    accepted: int
+    ended: str
+    eos_slot: int
+    p_drafted: list[float]
+    q_drafted: list[float]
+    divergence: list[float]
+    commit_step: list[int]
+    draft_seconds: float
+    verify_seconds: float
+    overhead_seconds: float
+    prefill_seconds: float
+
+
+@torch.inference_mode()
+def decode(
+    pair: Pair,
+    prompt: list[int],
+    *,
+    effort: int,
+    rule: Rule,
+    streams: Streams,
+    token_limit: int,
+) -> Iterator[Round]:
+    """Decode one request until a stop token or `token_limit` new tokens (Algorithm 1).
+
+    Parameters
+    ----------
+    prompt : token ids, at least one.
+    effort : K, denoising steps a block; 0 is the verifier alone, one token a round.
+    rule : how the verifier's target is relaxed.
+    streams : the request's random numbers; the same streams give the same rounds.
+
+    Raises
+    ------
+    NumericalError : a model's logits are NaN, naming the model, the round and the position (case O11).
+    """
+    _require(pair, effort, token_limit)
+    clock = Clock.for_device(pair.device)
+    text = torch.tensor(prompt, device=pair.device)
+    begin = clock.now()
+    pair.verifier.start(text)
+    pair.drafter.start()
+    prefill_seconds = clock.now() - begin
+    produced, ended, index = 0, "", 0
+    while not ended:
+        begin = clock.now()
+        block = pair.block(token_limit - produced) if effort else 0
+        draft = _draft(pair, text, block, min(effort, block), streams, index)
+        drafted_at = clock.now()
+        p = pair.verifier.score(text[-1:], draft.tokens)
+        verified_at = clock.now()
+
+        accepted, added, mass, (p_drafted, q_drafted, divergence) = _verify(p, draft, rule, streams, index)
+        _check(p_drafted, q_drafted, divergence, mass, index)
+        drafted = draft.tokens.tolist()
+        tokens = [*drafted[:accepted], added]
+        tokens, ended = _truncated(tokens, pair.stop_ids, token_limit - produced)
+        pair.verifier.keep(len(text) + min(accepted, len(tokens)))
+        finished = clock.now()
+        yield Round(
+            tokens=tokens,
+            prefix_length=len(text),
+            passes=draft.passes,
+            drafted=block,
+            accepted=accepted,
+            ended=ended,
+            eos_slot=next((slot for slot, token in enumerate(drafted) if token in pair.stop_ids), -1),
+            p_drafted=p_drafted,
+            q_drafted=q_drafted,
+            divergence=divergence,
+            commit_step=draft.commit_step.tolist(),
+            draft_seconds=drafted_at - begin if block else float("nan"),
+            verify_seconds=verified_at - drafted_at,
+            overhead_seconds=finished - verified_at,
+            prefill_seconds=prefill_seconds if index == 0 else float("nan"),
+        )
+        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
+        produced += len(tokens)
+        index += 1
+
+
+@torch.inference_mode()
+def decode_drafter_alone(
+    pair: Pair, prompt: list[int], *, effort: int, streams: Streams, token_limit: int
+) -> Iterator[list[int]]:
+    """The diffusion model without a verifier: every drafted block is kept, up to a stop token or the limit."""
+    _require(pair, effort, token_limit)
+    text = torch.tensor(prompt, device=pair.device)
+    pair.drafter.start()
+    produced, ended, index = 0, "", 0
+    while not ended:
+        block = pair.block(token_limit - produced)
+        draft = _draft(pair, text, block, min(effort, block), streams, index)
+        tokens, ended = _truncated(draft.tokens.tolist(), pair.stop_ids, token_limit - produced)
+        yield tokens
+        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
+        produced += len(tokens)
+        index += 1
+
+
+def _require(pair: Pair, effort: int, token_limit: int) -> None:
+    if token_limit < 1:
+        raise ValueError(f"`token_limit` must be at least 1, got {token_limit}")
+    if effort < 0:
+        raise ValueError(f"`effort` must be at least 1, or 0 for the verifier alone, got {effort}")
+    if effort > pair.block(token_limit):
+        raise ValueError(f"`effort` must be at most the block of {pair.block(token_limit)} tokens, got {effort}")
+
+
+def _draft(pair: Pair, text: torch.Tensor, block: int, effort: int, streams: Streams, index: int) -> Draft:
+    if block == 0:
+        empty = torch.empty(0, dtype=torch.long, device=pair.device)
+        return Draft(tokens=empty, probs=torch.empty(0, pair.vocabulary_size), commit_step=empty, passes=0)
+    uniforms = streams.uniforms(Stream.DRAFT, index, (effort, block))
+    return pair.drafter.draft(text, block=block, effort=effort, uniforms=uniforms)
+
+
+def _verify(
+    p: torch.Tensor, draft: Draft, rule: Rule, streams: Streams, index: int
+) -> tuple[int, int, float, tuple[list[float], list[float], list[float]]]:
+    """Lines 7-12 of Algorithm 1 on the device, with one copy to the host.
+
+    Gives the accepted length, the token added, the mass of the law it was drawn from, and p(y), q(y), TV per slot.
+    """
+    block = len(draft.tokens)
+    drafted = draft.tokens[:, None]
+    q = draft.probs.to(p)
+    p_drafted = p[:block].gather(-1, drafted)[:, 0]
+    q_drafted = q.gather(-1, drafted)[:, 0]
+    law, accepted = p[0], torch.zeros((), dtype=torch.long, device=p.device)
+    if block:
+        uniforms = streams.uniforms(Stream.ACCEPTANCE, index, (block,)).to(p.device)
+        accepted = accept_prefix(rule.probability(p_drafted, q_drafted), uniforms)
+        slot = accepted.clamp(max=block - 1)
+        replacement = rule.residual(p[slot], q[slot], draft.tokens[slot])
+        law = torch.where(accepted < block, replacement, p[block])
+    added = sampling.draw(law, streams.uniforms(Stream.REPLACEMENT, index, ()).to(p.device))
+    summary = torch.stack([accepted.to(p), added.to(p), law.sum()])
+    scalars = torch.cat([summary, p_drafted, q_drafted, total_variation(p[:block], q)]).double().tolist()
+    accepted_value, added_value, mass, *slots = scalars
+    per_slot = (slots[:block], slots[block : 2 * block], slots[2 * block :])
+    return int(accepted_value), int(added_value), mass, per_slot
+
+
+def _check(p_drafted: list[float], q_drafted: list[float], divergence: list[float], mass: float, index: int) -> None:
+    """Refuse NaN at once: it must not be averaged away, and a NaN row must not become an ordinary token."""
+    for slot, (p, q, distance) in enumerate(zip(p_drafted, q_drafted, divergence, strict=True)):
+        if math.isnan(distance):
+            model = "drafter" if math.isnan(q) else "verifier"
+            raise NumericalError(_NAN.format(model=model, place=f"slot {slot}", index=index, p=p, q=q))
+    if math.isnan(mass):
+        place = f"slot {len(divergence)}"
+        raise NumericalError(_NAN.format(model="verifier", place=place, index=index, p=mass, q="not drafted"))
+
+
+def _truncated(tokens: list[int], stop_ids: frozenset[int], room: int) -> tuple[list[int], str]:
+    """Cut at the first stop token (case O14), then at the limit; says which of the two ended the text."""
+    for position, token in enumerate(tokens[:room]):
+        if token in stop_ids:
+            return tokens[: position + 1], "eos"
+    return tokens[:room], "limit" if len(tokens) >= room else ""

@@ -1,0 +1,154 @@
+"""The short tables that the command lines print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from theory.calibration import Calibration
+from theory.comparison import Comparison
+from theory.frontier import pareto_frontier
+from theory.latency import LatencyFit
+from theory.measurements import Measurements
+from theory.planner import Recommendation
+from theory.prediction import Prediction
+
+
+def calibration(result: Calibration) -> str:
+    """d_K with intervals, and the latency fit."""
+    rows = [
+        (
+            f"{effort}",
+            f"{result.divergence[i]:.3f}",
+            _interval(result.divergence_low[i], result.divergence_high[i]),
+            f"{result.divergence_all_slots[i]:.3f}",
+            f"{result.tokens_per_round[i]:.2f}",
+            f"{result.rounds[i]}",
+            f"{result.prompts[i]}",
+            str(result.exactness[i]),
+        )
+        for i, effort in enumerate(result.efforts)
+    ]
+    header = ("K", "d_K", "95 % interval", "all slots", "tokens/round", "rounds", "prompts", "exactness")
+    parts = ["Divergence d_K at the slots that the acceptance test reached:", table(header, rows)]
+    parts += [_latency(result.latency)] if result.latency else ["Latency: not measured."]
+    return "\n".join([*parts, *(f"warning: {warning}" for warning in result.warnings)])
+
+
+def frontier(prediction: Prediction) -> str:
+    """The predicted Pareto set of agreement and throughput (Eq. 6-7)."""
+    best = pareto_frontier(prediction.tokens_per_second, prediction.agreement, effort=prediction.effort)
+    rows = [
+        (
+            f"{prediction.effort[i]}",
+            prediction.rule[i],
+            f"{prediction.agreement[i]:.3f}",
+            f"{prediction.tokens_per_round[i]:.2f}",
+            f"{prediction.tokens_per_second[i]:.0f}",
+        )
+        for i in best.index
+    ]
+    header = ("K", "rule", "agreement", "tokens/round", "tokens/s")
+    return "\n".join(["\nPredicted frontier (Eq. 6-7):", table(header, rows)])
+
+
+def recommendation(choice: Recommendation) -> str:
+    """The recommended setting in words."""
+    return f"\nRecommended: K = {choice.effort}, {choice.rule}. {choice.reason}"
+
+
+def measurements(result: Measurements) -> str:
+    """What was measured in every cell; effort 0 is the verifier alone."""
+    rows = [
+        (
+            f"{result.effort[i]}",
+            result.rule[i] if result.effort[i] else "verifier alone",
+            _number(result.acceptance_rate[i], 3),
+            _number(result.agreement[i], 3),
+            _number(result.tokens_per_round[i], 2),
+            _number(result.tokens_per_second[i], 0),
+            _number(result.seconds_per_request[i], 3),
+            f"{_number(result.accuracy[i], 3)} {_interval(result.accuracy_low[i], result.accuracy_high[i])}",
+        )
+        for i in range(len(result.effort))
+    ]
+    header = ("K", "rule", "acceptance", "agreement", "tokens/round", "tokens/s", "s/request", "accuracy")
+    return "\n".join(["Measured:", table(header, rows)])
+
+
+def measured_frontier(result: Measurements, fit: LatencyFit) -> str:
+    """Which settings no other beats in accuracy and throughput, with every round costed by one latency fit."""
+    drafted = result.select(result.effort > 0)
+    costs = [
+        fit.draft_seconds(effort) + fit.verify_seconds + (fit.overhead_seconds or 0.0) for effort in drafted.effort
+    ]
+    speed = drafted.tokens_per_round / costs
+    best = pareto_frontier(speed, drafted.accuracy)
+    rows = [
+        (f"{drafted.effort[i]}", drafted.rule[i], f"{drafted.accuracy[i]:.3f}", f"{speed[i]:.0f}") for i in best.index
+    ]
+    title = (
+        "\nMeasured frontier of accuracy and throughput (measured tokens per round, fitted a + bK + c_v + overhead):"
+    )
+    return "\n".join([title, table(("K", "rule", "accuracy", "tokens/s"), rows)])
+
+
+def comparison(result: Comparison, calibrated: Path) -> str:
+    """Predicted beside measured throughput, cell by cell."""
+    rows = [
+        (
+            f"{result.effort[i]}",
+            result.rule[i],
+            f"{result.predicted_tokens_per_round[i]:.2f}",
+            f"{result.measured_tokens_per_round[i]:.2f}",
+            f"{result.predicted_tokens_per_second[i]:.0f}",
+            f"{result.measured_tokens_per_second[i]:.0f}",
+            f"{100 * result.relative_error_tokens_per_second[i]:+.1f} %",
+        )
+        for i in range(len(result.effort))
+    ]
+    header = ("K", "rule", "tok/round Eq. 9", "measured", "tok/s Eq. 7", "measured", "error")
+    return "\n".join([f"\nPrediction of {calibrated} against measurement:", table(header, rows)])
+
+
+def files(path: Path) -> str:
+    """Where everything was written."""
+    written = sorted(each.name for each in path.iterdir())
+    return f"\nFiles in {path}: {', '.join(written)}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Right-aligned columns under a header."""
+    widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in (header, *rows)]
+    return "\n".join(["  " + line for line in lines])
+
+
+def _latency(fit: LatencyFit) -> str:
+    lines = [
+        "Latency:",
+        f"  draft  a + bK = {_milliseconds(fit.draft_intercept_seconds, fit.draft_intercept_seconds_se)}"
+        f" + {_milliseconds(fit.draft_slope_seconds, fit.draft_slope_seconds_se)} x K,"
+        f" R2 = {_number(fit.r_squared, 4)}",
+        f"  verify    c_v = {_milliseconds(fit.verify_seconds, fit.verify_seconds_se)},"
+        f" overhead outside both {_milliseconds(fit.overhead_seconds, fit.overhead_seconds_se)} a round",
+    ]
+    if fit.noise_floor is not None:
+        lines.append(f"  noise floor (the same cell recorded twice): {100 * fit.noise_floor:.1f} %")
+    return "\n".join([*lines, *(f"  flag: {flag}" for flag in fit.flags)])
+
+
+def _milliseconds(seconds: float | None, error: float | None) -> str:
+    if seconds is None:
+        return "not measured"
+    spread = "" if error is None else f" +- {1e3 * error:.2f}"
+    return f"{1e3 * seconds:.2f}{spread} ms"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return f"[{_number(low, 3)}, {_number(high, 3)}]"

@@ -1,0 +1,81 @@
+"""Measure a grid of settings, and hold the measurement against the prediction of a calibration.
+
+    python -m profiler.sweep                                     # K = 1..4 x leniency 0,.1,.25,.5,.75,1
+    python -m profiler.sweep --leniency 0,0.5,1 --cactus 0.5,2 --prompts 200
+    python -m profiler.sweep --calibration results/embedded/RUN
+
+An interrupted sweep resumes. Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet,
+measurements.parquet. The verifier alone, one token a round, is measured beside the grid as effort 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from profiler import pairs, summary, tasks
+from profiler.cli import RunOptions, guarded, numbers
+from profiler.recording import Cell, read_requests, read_rounds, record, verifier_alone
+from profiler.store import find_calibration
+from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
+from theory.calibration import Calibration
+from theory.comparison import compare
+from theory.measurements import measure
+from theory.prediction import predict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunOptions):
+    """Decode prompts in every cell of effort x rule and measure speed, agreement and accuracy."""
+
+    leniency: str = "0,0.1,0.25,0.5,0.75,1"
+    """Leniencies of linear acceptance."""
+    cactus: str = ""
+    """Budgets of Cactus acceptance, in nats."""
+    seed: int = 1
+    """Seed of the prompts and random streams; another than the calibration's, so that prediction meets new prompts."""
+    calibration: Path | None = None
+    """The run folder whose prediction is compared; the newest of the same pair if not given."""
+
+    def rules(self) -> list[Rule]:
+        """The rules of the grid."""
+        linear = [LinearAcceptance(leniency=value) for value in numbers("leniency", self.leniency, float)]
+        return [*linear, *(CactusAcceptance(budget=value) for value in numbers("cactus", self.cactus, float))]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse, record, compute, write, print."""
+    settings = tyro.cli(Settings, args=argv, prog="python -m profiler.sweep", description=__doc__)
+    spec, rules = settings.spec(), settings.rules()
+    pair = pairs.load(spec, device=settings.device)
+    labels = [rule.label for rule in rules]
+    run = settings.open(pair, "sweep", {"prompts": settings.prompts, "seed": settings.seed, "rules": labels})
+    prompts = tasks.load(spec.task.name).prompts(settings.prompts, settings.seed)
+    cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
+    try:
+        record(pair, [verifier_alone(), *cells], prompts, run=run, seed=settings.seed)
+    finally:
+        if run.records:
+            rounds = read_rounds(run.records)
+            rounds.write(run.path / "rounds.parquet")
+    measurements = measure(rounds, read_requests(run.records))
+    measurements.write(run.path / "measurements.parquet")
+    print(summary.measurements(measurements))
+    calibrated = settings.calibration or find_calibration(run)
+    if calibrated is None:
+        print("no calibration of this pair and device to compare with; record one with python -m profiler.calibrate")
+    else:
+        calibration = Calibration.from_json(calibrated / "calibration.json")
+        run.require_same_pair(calibration.identity, calibrated)
+        if calibration.latency is not None:
+            print(summary.measured_frontier(measurements, calibration.latency))
+        linear = [rule for rule in rules if isinstance(rule, LinearAcceptance)]
+        print(summary.comparison(compare(predict(calibration, linear), measurements), calibrated))
+    print(summary.files(run.path))
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

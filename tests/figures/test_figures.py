@@ -1,0 +1,125 @@
+"""Each figure shows the data that it was given."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from figures import __main__ as command
+from figures import figure3, figure4, figure6, style
+from tests.recordings import make_requests, make_rounds
+from theory.acceptance import LinearAcceptance
+from theory.calibration import Calibration, calibrate
+from theory.measurements import Measurements, measure
+from theory.prediction import predict
+from theory.rounds import Rounds
+
+RULES = [LinearAcceptance(leniency=value) for value in (0.0, 0.5, 1.0)]
+
+
+@pytest.fixture(scope="module")
+def rounds() -> Rounds:
+    rng = np.random.default_rng(0)
+    cells = [
+        make_rounds(
+            20, 8,
+            effort=np.full(20, effort), passes=np.full(20, effort), divergence=np.full((20, 8), 0.5 / effort),
+            draft_seconds=0.001 * (1 + effort) + 1e-5 * rng.random(20), verify_seconds=0.01 + 1e-4 * rng.random(20),
+            overhead_seconds=np.full(20, 1e-4), ended=["eos"] * 20, eos_slot=np.zeros(20, int),
+        )
+        for effort in (1, 2, 3)
+    ]  # fmt: skip
+    return Rounds.concatenate(cells)
+
+
+@pytest.fixture(scope="module")
+def calibration(rounds: Rounds) -> Calibration:
+    return calibrate(rounds, block_size=8, identity={}, exactness=("joint",) * 3)
+
+
+@pytest.fixture(scope="module")
+def measurements() -> Measurements:
+    cells = [(effort, rule.label) for effort in (1, 2, 3) for rule in RULES]
+    rounds = [make_rounds(4, 8, effort=np.full(4, e), rule=[r] * 4, divergence=np.full((4, 8), 0.3)) for e, r in cells]
+    requests = [
+        make_requests(
+            4,
+            effort=np.full(4, e),
+            rule=[r] * 4,
+            seconds=0.1 * e + 0.01 * np.arange(4),
+            correct=(np.arange(4) < e).astype(float),
+        )
+        for e, r in cells
+    ]
+    return measure(Rounds.concatenate(rounds), type(requests[0]).concatenate(requests))
+
+
+def test_figure3_has_four_lettered_panels_with_a_line_for_each_effort(
+    calibration: Calibration, measurements: Measurements
+) -> None:
+    figure = figure3.draw(predict(calibration, RULES), measurements)
+
+    assert [axis.get_title(loc="left")[:3] for axis in figure.axes] == ["(a)", "(b)", "(c)", "(d)"]
+    for axis in figure.axes:
+        assert len(axis.containers) == 3
+
+
+def test_figure3_draws_the_line_of_theorem_1(calibration: Calibration) -> None:
+    (axis,) = figure3.draw_acceptance(predict(calibration, RULES)).axes
+    line = axis.containers[0][0]
+
+    np.testing.assert_allclose(line.get_xdata(), [0.5, 0.75, 1.0])
+    np.testing.assert_allclose(line.get_ydata(), [1.0, 0.75, 0.5])
+
+
+def test_figure4_fills_the_frontier_and_hollows_the_rest(measurements: Measurements) -> None:
+    figure = figure4.draw(measurements)
+    markers = [line for line in figure.axes[0].lines if line.get_linestyle() == "None"]
+    hollow = sum(len(line.get_xdata()) for line in markers if line.get_markerfacecolor() == "none")
+    shown = sum(len(line.get_xdata()) for line in markers)
+
+    assert shown == 9
+    assert 0 <= hollow < 9
+
+
+def test_figure6_puts_the_fit_through_the_draft_times(rounds: Rounds, calibration: Calibration) -> None:
+    assert calibration.latency is not None
+    axis = figure6.draw(rounds, calibration.latency).axes[0]
+    fit = next(line for line in axis.lines if line.get_label() == "a + bK")
+
+    np.testing.assert_allclose(np.interp(2.0, fit.get_xdata(), fit.get_ydata()), 3.0, rtol=0.02)
+
+
+def test_colours_and_markers_tell_efforts_apart() -> None:
+    efforts = [4, 1, 2, 4, 8]
+
+    assert len(set(style.effort_colours(efforts).values())) == 4
+    assert len(set(style.effort_markers(efforts).values())) == 4
+
+
+def test_the_command_draws_what_the_run_folders_hold(
+    tmp_path: Path, rounds: Rounds, calibration: Calibration, measurements: Measurements
+) -> None:
+    rounds.write(tmp_path / "rounds.parquet")
+    calibration.to_json(tmp_path / "calibration.json")
+    measurements.write(tmp_path / "measurements.parquet")
+
+    assert command.main([str(tmp_path), str(tmp_path), "--out", str(tmp_path / "drawn")]) == 0
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
+        "figure3.png",
+        "figure4.png",
+        "figure6.png",
+    ]
+
+
+def test_the_command_names_a_folder_that_is_not_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([str(tmp_path), str(tmp_path)]) == 2
+    assert "calibration.json" in capsys.readouterr().err
+
+
+def test_a_saved_figure_is_not_blank(tmp_path: Path, measurements: Measurements) -> None:
+    empty = style.save(Figure(), tmp_path / "empty.png")
+    drawn = style.save(figure4.draw(measurements), tmp_path / "figures" / "drawn.png")
+
+    assert drawn.stat().st_size > 3 * empty.stat().st_size
