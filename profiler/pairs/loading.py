@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from profiler.drafters.masked import MaskedDrafter
 from profiler.pairs.pair import Pair
@@ -28,12 +28,21 @@ def load(pair: str | PairSpec, *, device: str = "auto") -> Pair:
     target = choose_device(device)
     drafter_tokenizer = _load_tokenizer(spec, spec.drafter)
     tokenizer = _load_tokenizer(spec, spec.verifier)
-    banned = banned_ids(drafter_tokenizer, tokenizer).to(target)
     drafter_model = _load_model(spec, spec.drafter, target)
     verifier_model = _load_model(spec, spec.verifier, target)
+    mask = mask_id(drafter_model.config, drafter_tokenizer)
+    banned = banned_ids(drafter_tokenizer, tokenizer)
+    banned[mask] = True
+    banned = banned.to(target)
+    for name, model in (("drafter", drafter_model), ("verifier", verifier_model)):
+        rows = int(model.config.vocab_size)
+        if rows < len(banned):
+            raise ValueError(
+                f"{spec.name}: the {name} has {rows} output rows for {len(banned)} token ids; check its files"
+            )
     drafter = MaskedDrafter(
         drafter_model,
-        mask_id=mask_id(drafter_model.config, drafter_tokenizer),
+        mask_id=mask,
         banned=banned,
         sampling=spec.drafter.sampling,
         order=spec.drafter.order,
@@ -101,7 +110,7 @@ def _load_tokenizer(spec: PairSpec, model: ModelSpec) -> PreTrainedTokenizerBase
         raise ValueError(_not_loaded(spec, model, "tokenizer", error)) from error
 
 
-def _load_model(spec: PairSpec, model: ModelSpec, device: torch.device) -> torch.nn.Module:
+def _load_model(spec: PairSpec, model: ModelSpec, device: torch.device) -> PreTrainedModel:
     try:
         loaded, report = AutoModelForCausalLM.from_pretrained(
             _location(spec, model),

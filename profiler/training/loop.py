@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,11 +96,11 @@ def grow(model: Qwen2ForCausalLM, layers: int) -> Qwen2ForCausalLM:
     """The same function with `layers` layers: copies with zeroed output projections are put between the old ones."""
     old: list[Any] = list(model.model.layers)
     extra = layers - len(old)
-    after = {round((i + 1) * len(old) / (extra + 1)) - 1 for i in range(extra)}
+    copies = Counter(i * len(old) // extra for i in range(extra))
     stack: list[Any] = []
     for index, layer in enumerate(old):
         stack.append(layer)
-        if index in after:
+        for _ in range(copies[index]):
             twin = copy.deepcopy(layer)
             nn.init.zeros_(twin.self_attn.o_proj.weight)
             nn.init.zeros_(twin.mlp.down_proj.weight)

@@ -16,12 +16,12 @@ RECIPES = {
     "verifier": Recipe(
         title="verifier",
         loss=next_token_loss,
-        steps=8000,
+        steps=5500,
         layers=4,
         intermediate=384,
         drill_share=0.3,
-        grow_at=6000,
-        grown_layers=14,
+        grow_at=4500,
+        grown_layers=16,
     ),
     "drafter": Recipe(title="drafter ", loss=denoising_loss, steps=9000, layers=2, intermediate=512, drill_share=0.3),
 }
