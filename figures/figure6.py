@@ -23,11 +23,12 @@ def draw(rounds: Rounds, fit: LatencyFit) -> Figure:
         box.set_facecolor(colours[effort])
     for median in boxes["medians"]:
         median.set_color("white")
-    line = np.array([min(efforts) - 0.3, max(efforts) + 0.3])
-    line_ms = [1e3 * fit.draft_seconds(effort) for effort in line]
-    axes[0].plot(line, line_ms, color=style.MUTED, label="a + bK")
+    if len(efforts) > 1:
+        line = np.array([min(efforts) - 0.3, max(efforts) + 0.3])
+        line_ms = [1e3 * fit.draft_seconds(effort) for effort in line]
+        axes[0].plot(line, line_ms, color=style.MUTED, label="a + bK")
+        axes[0].legend(loc="upper left")
     axes[0].set(title="draft latency", xlabel="effort K", ylabel="milliseconds", xticks=efforts)
-    axes[0].legend(loc="upper left")
 
     verify = 1e3 * rounds.verify_seconds
     shown = verify[verify <= np.quantile(verify, 0.99)]

@@ -55,7 +55,7 @@ class RunOptions:
                 raise ValueError(f"--block-size must be at least 1, got {self.block_size}")
             spec = dataclasses.replace(spec, block_size=self.block_size)
         if self.efforts:
-            spec = dataclasses.replace(spec, efforts=numbers("efforts", self.efforts, int))
+            spec = dataclasses.replace(spec, efforts=tuple(sorted(numbers("efforts", self.efforts, int))))
         if self.prompts < 1:
             raise ValueError(f"--prompts must be at least 1, got {self.prompts}")
         for effort in spec.efforts:
@@ -77,9 +77,9 @@ class RunOptions:
 
 
 def numbers(option: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
-    """The distinct numbers of a comma-separated option, in the order given."""
+    """The distinct numbers of a comma-separated option, at least one, in the order given."""
     try:
-        return tuple(dict.fromkeys(kind(part) for part in text.split(",") if part.strip()))
+        return tuple(dict.fromkeys(kind(part) for part in text.split(",")))
     except ValueError:
         raise ValueError(f"--{option} must be numbers separated by commas, got {text!r}") from None
 

@@ -41,9 +41,11 @@ class Settings(RunOptions):
     """The run folder whose prediction is compared; the newest of the same pair if not given."""
 
     def rules(self) -> list[Rule]:
-        """The rules of the grid."""
-        linear = [LinearAcceptance(leniency=value) for value in numbers("leniency", self.leniency, float)]
-        return [*linear, *(CactusAcceptance(budget=value) for value in numbers("cactus", self.cactus, float))]
+        """The rules of the grid; leniencies that differ by rounding are one (case O63)."""
+        rules: list[Rule] = [LinearAcceptance(leniency=x) for x in numbers("leniency", self.leniency, float)]
+        if self.cactus:
+            rules += [CactusAcceptance(budget=x) for x in numbers("cactus", self.cactus, float)]
+        return list({rule.label: rule for rule in rules}.values())
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -26,6 +26,8 @@ def load(pair: str | PairSpec, *, device: str = "auto") -> Pair:
     if spec.drafter.family != "masked":
         raise ValueError(f"{spec.name}: `family` must be masked, got {spec.drafter.family!r}")
     target = choose_device(device)
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
     drafter_tokenizer = _load_tokenizer(spec, spec.drafter)
     tokenizer = _load_tokenizer(spec, spec.verifier)
     drafter_model = _load_model(spec, spec.drafter, target)
@@ -33,17 +35,15 @@ def load(pair: str | PairSpec, *, device: str = "auto") -> Pair:
     mask = mask_id(drafter_model.config, drafter_tokenizer)
     banned = banned_ids(drafter_tokenizer, tokenizer)
     banned[mask] = True
-    banned = banned.to(target)
+    needed = int((~banned).nonzero().max()) + 1
     for name, model in (("drafter", drafter_model), ("verifier", verifier_model)):
         rows = int(model.config.vocab_size)
-        if rows < len(banned):
-            raise ValueError(
-                f"{spec.name}: the {name} has {rows} output rows for {len(banned)} token ids; check its files"
-            )
+        if rows < needed:
+            raise ValueError(f"{spec.name}: the {name} has {rows} output rows for {needed} token ids; check its files")
     drafter = MaskedDrafter(
         drafter_model,
         mask_id=mask,
-        banned=banned,
+        banned=banned.to(target),
         sampling=spec.drafter.sampling,
         order=spec.drafter.order,
         shifted=spec.drafter.shifted,
@@ -53,7 +53,7 @@ def load(pair: str | PairSpec, *, device: str = "auto") -> Pair:
     return Pair(
         spec=spec,
         drafter=drafter,
-        verifier=Verifier(verifier_model, banned=banned, sampling=spec.verifier.sampling),
+        verifier=Verifier(verifier_model, banned=banned.to(target), sampling=spec.verifier.sampling),
         tokenizer=tokenizer,
         device=target,
         vocabulary_size=len(banned),

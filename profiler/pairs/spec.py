@@ -53,7 +53,10 @@ class TaskSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PairSpec:
-    """Everything that decides what a pair does, apart from the device. ``block_size = 0``: the remaining canvas."""
+    """Everything that decides what a pair does, apart from the device.
+
+    ``block_size = 0``: the remaining canvas. ``threads`` of torch on a CPU; 0 leaves torch's own choice.
+    """
 
     name: str
     description: str
@@ -63,6 +66,7 @@ class PairSpec:
     verifier: ModelSpec
     task: TaskSpec
     folder: Path
+    threads: int = 0
 
     def settings(self) -> dict[str, Any]:
         """The settings as plain values for a manifest, without the folder, which differs from machine to machine."""
@@ -100,9 +104,11 @@ def read(name_or_path: str) -> PairSpec:
         raise ValueError(f"{path}: `block_size` must be at least 0, got {spec.block_size}; 0 is the remaining canvas")
     if not spec.efforts or min(spec.efforts) < 1:
         raise ValueError(f"{path}: `efforts` must be one or more numbers from 1 on, got {list(spec.efforts)}")
+    if spec.threads < 0:
+        raise ValueError(f"{path}: `threads` must be at least 0, got {spec.threads}; 0 leaves torch's own choice")
     if spec.task.token_limit < 1:
         raise ValueError(f"{path}: `token_limit` must be at least 1, got {spec.task.token_limit}")
-    return spec
+    return dataclasses.replace(spec, efforts=tuple(sorted(set(spec.efforts))))
 
 
 def _build(kind: type, table: dict[str, Any], where: str) -> Any:

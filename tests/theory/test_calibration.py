@@ -81,6 +81,9 @@ def test_latency_that_was_not_measured_is_said():
 
 
 def test_texts_that_were_not_finished_have_no_length():
+    one_finished = two_prompts(accepted=[2, 0, 0], ended=["eos", "", ""])
+
+    assert calibrated(one_finished).tokens_per_request == 3.0
     assert calibrated(two_prompts(ended=["", "", ""])).tokens_per_request is None
 
 

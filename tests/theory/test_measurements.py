@@ -77,9 +77,9 @@ def test_throughput_that_was_not_measured_is_unknown():
 def test_cells_are_ordered_and_kept_apart():
     cells = [(2, "linear:0"), (1, "linear:1"), (1, "cactus:2"), (1, "cactus:10"), (1, "linear:0.5")]
     effort, rule = zip(*cells, strict=True)
-    rounds = make_rounds(5, 2, prompt=["a"] * 5, effort=effort, rule=rule, accepted=[0, 1, 2, 0, 1])
-    again = make_rounds(1, 2, prompt=["a"], replica=[1], effort=[2], accepted=[2])
-    unfinished = make_rounds(1, 2, prompt=["b"], effort=[2], accepted=[2])
+    rounds = make_rounds(5, 4, prompt=["a"] * 5, effort=effort, rule=rule, accepted=[0, 1, 2, 0, 1])
+    again = make_rounds(1, 4, prompt=["a"], replica=[1], effort=[2], accepted=[2])
+    unfinished = make_rounds(1, 4, prompt=["b"], effort=[2], accepted=[2])
     requests = make_requests(5, prompt=["a"] * 5, effort=effort, rule=rule)
     measurements = measure(Rounds.concatenate([rounds, again, unfinished]), requests)
 
@@ -90,7 +90,7 @@ def test_cells_are_ordered_and_kept_apart():
         (1, "linear:1"),
         (2, "linear:0"),
     ]
-    assert measurements.acceptance_rate == pytest.approx([1, 0, 0.5, 0.5, 0])
+    assert measurements.acceptance_rate == pytest.approx([2 / 3, 0, 1 / 2, 1 / 2, 0])
     assert measurements.rounds.tolist() == [1] * 5
 
 
