@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    prediction = predict(calibration, [LinearAcceptance(leniency=step / 20) for step in range(21)])
+    prediction = predict(calibration, [LinearAcceptance(leniency=step / 10) for step in range(11)])
     drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
     if calibration.latency is not None:
         drawn["figure6"] = figure6.draw(rounds, calibration.latency)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from figures import style
@@ -22,6 +23,8 @@ def draw(measurements: Measurements) -> Figure:
     figure, axes = style.new_figure(1, 2, width=4.8)
     _panel(axes[0], measurements, measurements.tokens_per_second, "tokens per second")
     _panel(axes[1], measurements, measurements.seconds_per_request, "seconds per request (log)", less_is_better=True)
+    for axis, title in zip(axes, ("against throughput", "against latency"), strict=True):
+        axis.set_title(f"accuracy {title}")
     style.letter(axes)
     axes[0].legend(loc="lower left")
     return figure
@@ -51,3 +54,6 @@ def _panel(axis: Axes, measurements: Measurements, cost: Numbers, label: str, *,
     axis.set_ylabel("accuracy")
     if less_is_better:
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axis.xaxis.set_major_formatter("{x:.3g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())

@@ -34,8 +34,8 @@ class Settings(RunOptions):
 
     seed: int = 0
     """Seed of the prompts and of all random streams."""
-    minimum_agreement: float = 0.9
-    """The recommended setting is the fastest whose agreement with the verifier is predicted to be at least this."""
+    minimum_agreement: float = 0.99
+    """The recommended setting is the fastest whose agreement with the verifier, token by token, is at least this."""
 
 
 def main(argv: list[str] | None = None) -> None:

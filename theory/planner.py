@@ -25,7 +25,7 @@ class Recommendation(Choice):
     reason: str
 
 
-def recommend(prediction: Prediction, *, minimum_agreement: float = 0.9) -> Recommendation:
+def recommend(prediction: Prediction, *, minimum_agreement: float = 0.99) -> Recommendation:
     """Return the highest throughput whose agreement reaches the floor; at equal throughput, the smaller effort.
 
     Raises

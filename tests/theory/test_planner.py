@@ -42,7 +42,7 @@ def test_one_effort_has_no_runner_up():
 def test_a_floor_out_of_reach_names_the_best_available():
     prediction = predict(paper_calibration(), linear(1))
 
-    with pytest.raises(ValueError, match=r"got 0.9; the best available is 0.640 at effort 4, linear:1"):
+    with pytest.raises(ValueError, match=r"got 0.99; the best available is 0.640 at effort 4, linear:1"):
         recommend(prediction)
     with pytest.raises(ValueError, match=r"`minimum_agreement` must lie in \[0, 1\], got 1.5"):
         recommend(prediction, minimum_agreement=1.5)

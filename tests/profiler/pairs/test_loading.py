@@ -1,0 +1,235 @@
+import json
+import shutil
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from profiler import pairs
+from profiler.pairs.loading import banned_ids, mask_id
+from profiler.training.data import MASK_ID, TOKEN_IDS
+
+
+@pytest.fixture
+def own_pair(tiny_pair_file, tmp_path):
+    """A copy of the tiny pair that a test may spoil; the path of its TOML file."""
+    shutil.copytree(tiny_pair_file.parent, tmp_path / "pair")
+    return tmp_path / "pair" / tiny_pair_file.name
+
+
+def edit(path, change):
+    """Change a JSON file."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def tokenizer_of(*words, mask=None, eos=None):
+    model = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, unk_token=words[0]))
+    return PreTrainedTokenizerFast(tokenizer_object=model, mask_token=mask, eos_token=eos)
+
+
+def test_a_loaded_pair_has_what_its_description_says(pair):
+    assert pair.vocabulary_size == len(TOKEN_IDS)
+    assert pair.stop_ids == {TOKEN_IDS["<eos>"]}
+    assert pair.drafter.order == pair.spec.drafter.order
+    assert pair.verifier.sampling == pair.spec.verifier.sampling
+    assert pair.drafter.sampling == pair.spec.drafter.sampling
+    assert {next(model.parameters()).dtype for model in (pair.drafter.model, pair.verifier.model)} == {torch.float32}
+    assert not pair.verifier.model.training
+    assert not pair.drafter.model.training
+
+
+@pytest.mark.parametrize(("threads", "used"), [("1", 1), ("2", 2), ("0", 3)])
+@pytest.mark.usefixtures("restored_torch")
+def test_a_pair_sets_the_threads_of_torch_if_it_names_them(own_pair, threads, used):
+    torch.set_num_threads(3)
+    own_pair.write_text(own_pair.read_text().replace("threads = 1", f"threads = {threads}"))
+    pairs.load(str(own_pair))
+
+    assert torch.get_num_threads() == used
+
+
+def test_weights_are_named_by_their_contents(own_pair, tiny_pair):
+    assert pairs.load(str(own_pair)).weights == tiny_pair.weights
+
+    shutil.copyfile(own_pair.parent / "verifier/model.safetensors", own_pair.parent / "verifier/more.safetensors")
+    changed = pairs.load(str(own_pair)).weights
+
+    assert changed["verifier"] != tiny_pair.weights["verifier"]
+    assert changed["drafter"] == tiny_pair.weights["drafter"] != tiny_pair.weights["verifier"]
+
+
+@pytest.mark.parametrize("name", ["drafter", "verifier"])
+def test_a_missing_checkpoint_folder_is_reported_in_one_line_with_pair_and_folder(own_pair, name):
+    shutil.rmtree(own_pair.parent / name)
+
+    expected = rf"^tiny: no tokenizer at '{name}' \(a folder beside the pair's TOML"
+    with pytest.raises(ValueError, match=expected) as caught:
+        pairs.load(str(own_pair))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "part"), [("tokenizer.json", "tokenizer"), ("model.safetensors", "model"), ("config.json", "model")]
+)
+def test_a_missing_file_of_a_checkpoint_is_reported_in_one_line(own_pair, file, part):
+    (own_pair.parent / "verifier" / file).unlink()
+
+    with pytest.raises(ValueError, match=f"^tiny: no {part} at 'verifier'") as caught:
+        pairs.load(str(own_pair))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [0, 100, 20_000])
+def test_weights_that_are_cut_off_are_reported_in_one_line(own_pair, kept):
+    weights = own_pair.parent / "verifier/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+
+    with pytest.raises(ValueError, match=r"^tiny: no model at 'verifier'") as caught:
+        pairs.load(str(own_pair))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("num_hidden_layers", 3), ("intermediate_size", 32), ("hidden_size", 64)]
+)
+def test_weights_that_do_not_fill_the_model_are_refused(own_pair, setting, value):
+    """Missing ones would be drawn at random, with a warning that nobody reads."""
+
+    def enlarge(content):
+        content[setting] = value
+        content.pop("layer_types", None)
+
+    edit(own_pair.parent / "verifier/config.json", enlarge)
+
+    with pytest.raises(ValueError, match=r"^tiny: no model at 'verifier'") as caught:
+        pairs.load(str(own_pair))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_tokenizer_is_reported_in_one_line(own_pair):
+    (own_pair.parent / "verifier/tokenizer.json").write_text('{"version"')
+
+    with pytest.raises(ValueError, match=r"^tiny: no tokenizer at 'verifier'") as caught:
+        pairs.load(str(own_pair))
+    assert "\n" not in str(caught.value)
+
+
+def test_another_family_is_refused(own_pair):
+    own_pair.write_text(own_pair.read_text().replace('"masked"', '"block"'))
+
+    with pytest.raises(ValueError, match="tiny: `family` must be masked, got 'block'"):
+        pairs.load(str(own_pair))
+
+
+def swap(content):
+    words = content["model"]["vocab"]
+    words["pens"], words["books"] = words["books"], words["pens"]
+
+
+def test_O08_tokenizers_that_differ_are_refused_with_count_and_first_id(own_pair):
+    edit(own_pair.parent / "drafter/tokenizer.json", swap)
+    first = min(TOKEN_IDS["pens"], TOKEN_IDS["books"])
+
+    expected = rf"disagree on 2 of {len(TOKEN_IDS)} token ids \(first: {first}, 'books' and 'pens'\); a pair must share"
+    with pytest.raises(ValueError, match=expected):
+        pairs.load(str(own_pair))
+
+
+def test_ids_that_both_tokenizers_have_are_permitted_except_the_mask():
+    one = tokenizer_of("<pad>", "a", "<mask>", "b", mask="<mask>")
+
+    assert banned_ids(one, one).tolist() == [False, False, True, False]
+
+
+def test_a_mask_token_that_only_the_drafter_has_is_banned_for_both():
+    drafter, verifier = tokenizer_of("<pad>", "a", "b", "<mask>", mask="<mask>"), tokenizer_of("<pad>", "a", "b")
+
+    assert banned_ids(drafter, verifier).tolist() == [False, False, False, True]
+    assert banned_ids(verifier, drafter).tolist() == [False, False, False, True]
+
+
+def test_tokens_that_only_one_tokenizer_has_are_banned():
+    longer, shorter = tokenizer_of("<pad>", "a", "b", "c"), tokenizer_of("<pad>", "a")
+
+    assert banned_ids(longer, shorter).tolist() == [False, False, True, True]
+
+
+def test_O08_a_verifier_without_a_row_for_the_drafters_mask_token_can_be_loaded_and_used(own_pair, tiny_pair):
+    """The drafter's tokenizer gets one more token than the verifier's head has rows."""
+
+    def add_mask(content):
+        token = content["added_tokens"][0] | {"id": len(TOKEN_IDS), "content": "<extra>"}
+        content["added_tokens"].append(token)
+
+    edit(own_pair.parent / "drafter/tokenizer.json", add_mask)
+    pair = pairs.load(str(own_pair))
+
+    assert pair.vocabulary_size == len(TOKEN_IDS) + 1
+    prompt, drafted = torch.tensor([20, 21]), torch.tensor([22])
+    results = []
+    for each in (pair, tiny_pair):
+        with torch.inference_mode():
+            each.verifier.start(prompt)
+            results.append(each.verifier.score(prompt[-1:], drafted))
+    assert torch.equal(results[0], torch.nn.functional.pad(results[1], (0, 1)))
+
+
+def test_O23_a_mask_id_that_config_and_tokenizer_disagree_on_is_refused_with_both(own_pair):
+    edit(own_pair.parent / "drafter/config.json", lambda content: content.update(mask_token_id=MASK_ID + 3))
+
+    expected = f"config says mask_token_id {MASK_ID + 3}, its tokenizer {MASK_ID}; correct one"
+    with pytest.raises(ValueError, match=expected):
+        pairs.load(str(own_pair))
+
+
+class Config:
+    def __init__(self, mask_token_id):
+        self.mask_token_id = mask_token_id
+
+
+def test_O23_either_source_of_the_mask_id_is_enough_and_none_is_refused():
+    with_mask, without = tokenizer_of("<pad>", "<mask>", mask="<mask>"), tokenizer_of("<pad>", "a")
+
+    assert mask_id(Config(None), with_mask) == 1
+    assert mask_id(object(), with_mask) == 1
+    assert mask_id(Config(1), without) == 1
+    assert mask_id(Config(1), with_mask) == 1
+    with pytest.raises(ValueError, match="neither the drafter's config nor its tokenizer names a mask token"):
+        mask_id(Config(None), without)
+    with pytest.raises(ValueError, match="config says mask_token_id 151666, its tokenizer 1"):
+        mask_id(Config(151666), with_mask)
+
+
+def test_a_mask_id_of_0_counts_as_one():
+    with_mask = tokenizer_of("<mask>", "a", mask="<mask>")
+
+    assert mask_id(Config(0), with_mask) == 0
+    with pytest.raises(ValueError, match="mask_token_id 0, its tokenizer 1"):
+        mask_id(Config(0), tokenizer_of("a", "<mask>", mask="<mask>"))
+
+
+def test_stop_ids_are_those_of_the_generation_config_and_the_tokenizer(own_pair):
+    edit(
+        own_pair.parent / "verifier/generation_config.json",
+        lambda content: content.update(eos_token_id=[TOKEN_IDS["#"], TOKEN_IDS["."]]),
+    )
+
+    assert pairs.load(str(own_pair)).stop_ids == {TOKEN_IDS["#"], TOKEN_IDS["."], TOKEN_IDS["<eos>"]}
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded(own_pair, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(ValueError, match="use --device cpu"):
+        pairs.load(str(own_pair), device="cuda")
+
+
+def test_the_block_is_the_pairs_own_or_the_remaining_canvas(own_pair, tiny_pair):
+    own_pair.write_text(own_pair.read_text().replace("block_size = 8", "block_size = 0"))
+
+    assert tiny_pair.block(3) == 8
+    assert pairs.load(str(own_pair)).block(3) == 3

@@ -1,0 +1,187 @@
+"""Pairs without networks, whose distributions a test writes down, and the statistics to judge what they emit."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy import stats
+from torch import nn
+
+from profiler import sampling
+from profiler.drafters.draft import Draft
+from profiler.pairs.pair import Pair
+from profiler.pairs.spec import DrafterSpec, ModelSpec, PairSpec, TaskSpec
+from theory.proposition2 import Exactness
+
+FALSE_ALARM = 1e-6
+"""How often a statistical test of this folder fails although the code is right, over the choice of its fixed seed."""
+
+
+QUESTION = "Ann has 1 2 pens . She buys 3 packs of 4 pens . How many pens does she have now ? A:"
+
+
+def p_value(counts: ArrayLike, law: ArrayLike) -> float:
+    """Of a chi-square test; cells that expect fewer than 5 are merged. 0 where something impossible happened."""
+    counts, law = np.asarray(counts, dtype=float), np.asarray(law, dtype=float)
+    if counts[law == 0].any():
+        return 0.0
+    expected = law / law.sum() * counts.sum()
+    rare = expected < 5
+    observed = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    kept = expected > 0
+    return float(stats.chisquare(observed[kept], expected[kept]).pvalue)
+
+
+def uniform_p_value(probs: torch.Tensor, tokens: torch.Tensor, seed: int = 0) -> float:
+    """Whether each token (N,) was drawn from its own distribution (N, V), by the probability integral transform.
+
+    A number drawn evenly from the token's stretch of the cumulative sum is uniform, whatever the distributions are.
+    """
+    probs = probs.double()
+    end = probs.cumsum(-1).gather(-1, tokens[:, None])[:, 0]
+    width = probs.gather(-1, tokens[:, None])[:, 0]
+    noise = np.random.default_rng(seed).random(len(tokens))
+    return float(stats.kstest((end - width * torch.from_numpy(noise)).numpy(), "uniform").pvalue)
+
+
+def pair_of(
+    drafter: object,
+    verifier: object,
+    *,
+    vocabulary_size: int,
+    block_size: int,
+    stop_ids: Sequence[int] = (),
+    token_limit: int = 8,
+) -> Pair:
+    """A pair of scripted models."""
+    spec = PairSpec(
+        name="scripted",
+        description="",
+        block_size=block_size,
+        efforts=(1,),
+        drafter=DrafterSpec(checkpoint="", family="scripted"),
+        verifier=ModelSpec(checkpoint=""),
+        task=TaskSpec(name="word_problems", token_limit=token_limit),
+        folder=Path(),
+    )
+    return Pair(
+        spec=spec,
+        drafter=drafter,
+        verifier=verifier,
+        tokenizer=None,
+        device=torch.device("cpu"),
+        vocabulary_size=vocabulary_size,
+        stop_ids=frozenset(stop_ids),
+        weights={},
+    )
+
+
+class MarkovVerifier:
+    """After token i comes a token by row i of `law` (V, V)."""
+
+    def __init__(self, law: torch.Tensor):
+        self.law = law
+
+    def start(self, prompt: torch.Tensor) -> None:
+        self.cached = len(prompt) - 1
+
+    def score(self, last: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+        self.cached += 1 + len(drafted)
+        return self.law[torch.cat([last, drafted])]
+
+    def keep(self, length: int) -> None:
+        self.cached = min(self.cached, length)
+
+
+class OneStepDrafter:
+    """Slot i comes from row i of `sampled` (B, V), independently, but `reported` is what the draft claims."""
+
+    def __init__(self, sampled: torch.Tensor, reported: torch.Tensor | None = None):
+        self.sampled = sampled
+        self.reported = sampled if reported is None else reported
+
+    def start(self) -> None:
+        pass
+
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
+        tokens = sampling.draw(self.sampled[:block], uniforms[0])
+        commit_step = torch.zeros(block, dtype=torch.long)
+        return Draft(tokens=tokens, probs=self.reported[:block], commit_step=commit_step, passes=1)
+
+    def exactness(self, effort: int) -> Exactness:
+        return Exactness.JOINT
+
+
+class PlayedDrafter:
+    """Proposes given blocks, one a round, as certain (one-hot) unless `probs` says otherwise."""
+
+    def __init__(self, blocks: Sequence[Sequence[int]], size: int, probs: Sequence[torch.Tensor] | None = None):
+        self.blocks = [torch.tensor(block, dtype=torch.long) for block in blocks]
+        self.probs = [one_hot(block, size) for block in blocks] if probs is None else list(probs)
+
+    def start(self) -> None:
+        self.round = -1
+
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
+        self.round += 1
+        tokens = self.blocks[self.round]
+        return Draft(tokens=tokens, probs=self.probs[self.round], commit_step=torch.zeros_like(tokens), passes=effort)
+
+    def exactness(self, effort: int) -> Exactness:
+        return Exactness.JOINT
+
+
+class PlayedVerifier:
+    """Gives the distributions (B + 1, V) of a script, one table a round, and notes what it was asked to keep."""
+
+    def __init__(self, tables: Sequence[torch.Tensor]):
+        self.tables = list(tables)
+
+    def start(self, prompt: torch.Tensor) -> None:
+        self.round, self.kept = -1, []
+
+    def score(self, last: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+        self.round += 1
+        return self.tables[self.round]
+
+    def keep(self, length: int) -> None:
+        self.kept.append(length)
+
+
+class TableModel(nn.Module):
+    """A model without attention: the logits of a row are the table's row of its token; it counts its forward passes."""
+
+    def __init__(self, table: torch.Tensor):
+        super().__init__()
+        self.table = nn.Parameter(table)
+        self.forwards = 0
+
+    def forward(self, input_ids: torch.Tensor, *, logits_to_keep: int = 0, **_: object) -> SimpleNamespace:
+        self.forwards += 1
+        return SimpleNamespace(logits=self.table[input_ids[:, -logits_to_keep:]])
+
+
+def one_hot(tokens: Sequence[int], size: int) -> torch.Tensor:
+    """A certain distribution for each token, (n, V); ids outside of the vocabulary get none."""
+    return torch.stack([(torch.arange(size) == token).float() for token in tokens])
+
+
+def prompt_ids(pair: Pair, text: str = QUESTION) -> list[int]:
+    """A short prompt in a pair's tokens."""
+    ids: list[int] = pair.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def counting(function: Callable) -> Callable:
+    """The function with an attribute `calls`."""
+
+    def counted(*args: object, **kwargs: object) -> object:
+        counted.calls += 1
+        return function(*args, **kwargs)
+
+    counted.calls = 0
+    return counted

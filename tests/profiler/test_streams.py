@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from profiler.streams import Stream, Streams
+from tests.profiler.scripted import FALSE_ALARM
+
+STREAMS = Streams(seed=3, request=5)
+
+
+@pytest.mark.parametrize("name", ["seed", "request"])
+@pytest.mark.parametrize("value", [-1, 2**63])
+def test_keys_out_of_range_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"`{name}` must lie in \[0, 2\*\*63\), got {value}"):
+        Streams(**({"seed": 0, "request": 0} | {name: value}))
+
+
+def test_the_same_key_gives_the_same_numbers_whatever_was_drawn_before():
+    first = STREAMS.uniforms(Stream.DRAFT, 7, (2, 3))
+    STREAMS.uniforms(Stream.DRAFT, 6, (100,))
+    torch.rand(3)
+    np.random.default_rng(0).random(3)
+
+    assert torch.equal(Streams(seed=3, request=5).uniforms(Stream.DRAFT, 7, (2, 3)), first)
+
+
+def test_O06_every_part_of_the_key_counts():
+    keys = {
+        (seed, request, stream, index): Streams(seed=seed, request=request).uniforms(stream, index, (4,))
+        for seed in (0, 1, 2**63 - 1)
+        for request in (0, 1, 2**63 - 1)
+        for stream in Stream
+        for index in (0, 1, 2)
+    }
+
+    distinct = {tuple(numbers.tolist()) for numbers in keys.values()}
+    assert len(distinct) == len(keys) == 81
+
+
+def test_rounds_do_not_overlap_even_in_long_blocks():
+    first, second = (STREAMS.uniforms(Stream.DRAFT, index, (100_000,)) for index in (0, 1))
+
+    assert not np.intersect1d(first.numpy(), second.numpy()).size
+
+
+def test_numbers_are_uniform_in_float64_below_one():
+    numbers = torch.cat([STREAMS.uniforms(stream, index, (50,)) for stream in Stream for index in range(200)])
+
+    assert numbers.dtype == torch.float64
+    assert float(numbers.min()) >= 0
+    assert float(numbers.max()) < 1
+    assert stats.kstest(numbers.numpy(), "uniform").pvalue > FALSE_ALARM
+
+
+def test_a_scalar_shape_gives_a_scalar():
+    assert STREAMS.uniforms(Stream.REPLACEMENT, 0, ()).shape == ()
+
+
+@pytest.mark.parametrize("other", [Stream.ACCEPTANCE, Stream.REPLACEMENT])
+def test_O06_streams_of_one_round_are_not_correlated(other):
+    draft, second = (
+        np.array([float(STREAMS.uniforms(stream, index, (1,))[0]) for index in range(2000)])
+        for stream in (Stream.DRAFT, other)
+    )
+
+    assert stats.pearsonr(draft, second).pvalue > FALSE_ALARM
