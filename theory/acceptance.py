@@ -151,8 +151,8 @@ def raised_probability(p: Array, budget: Array | float) -> Array:
     Parameters
     ----------
     p
-        Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. It counts as 0
-        below 1e-276.
+        Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. It counts as
+        0 below 1e-276.
     budget
         δ >= 0 in nats, broadcast against ``p``.
 
