@@ -21,7 +21,6 @@ description = "Random weights, for tests."
 block_size = 8
 efforts = [1, 2, 4]
 threads = 1
-threads = 1
 
 [drafter]
 family = "masked"

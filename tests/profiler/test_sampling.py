@@ -201,6 +201,13 @@ def test_O13_rows_are_drawn_apart_however_large_the_block_is():
     assert torch.equal(draw(probs, torch.full((block,), 0.99)), torch.maximum(chosen, width - 1 - chosen))
 
 
+def test_O13_a_rare_last_token_is_not_rounded_away():
+    """In float32 the cumulative sum would end at the first token."""
+    probs = torch.tensor([1.0, 1e-9])
+
+    assert draw(probs.expand(2, -1), torch.tensor([1 - 2e-9, 1 - 1e-10], dtype=torch.float64)).tolist() == [0, 1]
+
+
 def test_a_draw_from_a_large_vocabulary_keeps_the_frequencies():
     width = 151_936
     probs = torch.full((width,), 1 / width)
