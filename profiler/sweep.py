@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     else:
         calibration = Calibration.from_json(calibrated / "calibration.json")
         run.require_same_pair(calibration.identity, calibrated)
-        if calibration.latency is not None:
+        if calibration.latency is not None and (measurements.scored > 0).all():
             print(summary.measured_frontier(measurements, calibration.latency))
         linear = [rule for rule in rules if isinstance(rule, LinearAcceptance)]
         print(summary.comparison(compare(predict(calibration, linear), measurements), calibrated))
