@@ -14,6 +14,8 @@ probabilities = st.sampled_from([0.5, 1.0, 0.0, 1e-8, 1e-30, 1 - 1e-9]) | st.flo
 leniencies = st.sampled_from([0.0, 1.0, 0.5, 0.1]) | st.floats(0, 1)
 budgets = st.sampled_from([0.0, 1.0, 0.25, 1e-12, 20.0]) | st.floats(0, 50)
 block_sizes = st.integers(1, 12)
+long_blocks = st.sampled_from([1, 2, 512]) | st.integers(1, 64)
+acceptance_rates = st.sampled_from([0.5, 1.0, 0.0, 1 - 1e-12, 1 - 1e-6, 1e-12]) | st.floats(0, 1)
 
 linear_rules = st.builds(LinearAcceptance, leniency=leniencies)
 cactus_rules = st.builds(CactusAcceptance, budget=budgets, solver=st.sampled_from(["exact", "taylor"]))
@@ -50,6 +52,13 @@ def pairs(draw: st.DrawFn, size: int = 4) -> tuple[Distribution, Distribution]:
     if kind == "disjoint":
         p, q = np.concatenate([p, np.zeros(size)]), np.concatenate([np.zeros(size), q])
     return p, q
+
+
+@st.composite
+def joint_outcomes(draw: st.DrawFn) -> Distribution:
+    """Law of what B positions do, accepted (1) or not (0), on B axes: any dependence between them."""
+    block_size = draw(st.integers(1, 4))
+    return draw(distributions(2**block_size)).reshape((2,) * block_size)
 
 
 @st.composite
