@@ -51,8 +51,10 @@ class RunFolder:
         descriptor = os.open(self.path / _JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            before = os.fstat(descriptor).st_size
             written = os.write(descriptor, line)
             if written < len(line):
+                os.ftruncate(descriptor, before)  # or the next record would be fused to the fragment
                 raise OSError(f"the disk took {written} of {len(line)} bytes of a record; free space and run again")
             os.fsync(descriptor)
         finally:
@@ -106,7 +108,7 @@ def open_run(
     if fresh and (path / _MANIFEST).exists():
         shutil.rmtree(path)
     run = RunFolder(path, settings, provenance, allow_mixed)
-    if not path.exists() or not any(path.iterdir()):
+    if not path.exists() or all(each.suffix == ".part" for each in path.iterdir()):  # killed before its first manifest
         path.mkdir(parents=True, exist_ok=True)
         _write(path / _MANIFEST, {"schema": SCHEMA, "settings": settings, "provenances": {}})
         return run
@@ -123,7 +125,12 @@ def find_calibration(run: RunFolder) -> Path | None:
     mine = _comparable(run.identity())
     files = sorted(run.path.parent.glob("*/calibration.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files:
-        if _comparable(json.loads(path.read_text())["identity"]) == mine:
+        try:
+            theirs = _comparable(json.loads(path.read_text())["identity"])
+        except (ValueError, KeyError, TypeError):
+            _LOG.warning("%s is no calibration that this program can read; passed over", path)
+            continue
+        if theirs == mine:
             return path.parent
     return None
 
@@ -136,18 +143,25 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads((path / _MANIFEST).read_text())
     except FileNotFoundError:
         raise ValueError(f"{path} has no {_MANIFEST}: it is no run folder; choose another --run") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no text at all
         raise ValueError(f"{path / _MANIFEST} is damaged ({error}); remove the folder or use another --run") from error
-    if manifest.get("schema") != SCHEMA:
-        raise ValueError(f"{path / _MANIFEST} has schema {manifest.get('schema')}, this program reads {SCHEMA}")
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"{path / _MANIFEST} has schema {schema}, this program reads {SCHEMA}; use another --run")
+    missing = sorted({"settings", "provenances"} - set(manifest))
+    if missing:
+        raise ValueError(
+            f"{path / _MANIFEST} is damaged (no {', '.join(missing)}); remove the folder or use another --run"
+        )
     return dict(manifest)
 
 
 def read_journal(path: Path) -> dict[Key, dict[str, Any]]:
     """The recorded requests of a run folder.
 
-    A torn line (the program was killed, or the disk was full, in the middle of a write) is moved to ``journal.torn``
-    and its request is recorded again (case O61). A request that stands twice with different contents is an error.
+    A line that is no record (the program was killed, or the power failed, in the middle of a write) is moved to
+    ``journal.torn`` and its request is recorded again (case O61). A request that stands twice with different contents
+    is an error.
     """
     journal = path / _JOURNAL
     if not journal.exists():
@@ -155,10 +169,7 @@ def read_journal(path: Path) -> dict[Key, dict[str, Any]]:
     records: dict[Key, dict[str, Any]] = {}
     whole, torn = [], []
     for number, line in enumerate(journal.read_bytes().splitlines(keepends=True), start=1):
-        try:
-            row = json.loads(line) if line.endswith(b"\n") else None
-        except json.JSONDecodeError:
-            row = None
+        row = _row(line)
         if row is None:
             torn.append(line)
             _LOG.warning("%s: line %d is torn, moved to %s; its request will be recorded again", journal, number, _TORN)
@@ -177,6 +188,16 @@ def read_journal(path: Path) -> dict[Key, dict[str, Any]]:
         partial.write_bytes(b"".join(whole))
         partial.replace(journal)
     return records
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The record on a line of the journal; None for a line that is none."""
+    try:
+        row = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:  # no JSON, or no text at all
+        return None
+    named = {*Key.__annotations__, "provenance"}
+    return row if isinstance(row, dict) and named <= set(row) else None
 
 
 def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:

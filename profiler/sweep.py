@@ -19,7 +19,7 @@ import tyro
 from profiler import pairs, summary, tasks
 from profiler.cli import RunOptions, guarded, numbers
 from profiler.recording import Cell, read_requests, read_rounds, record, verifier_alone
-from profiler.store import find_calibration
+from profiler.store import find_calibration, read_manifest
 from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.comparison import compare
@@ -52,6 +52,8 @@ def main(argv: list[str] | None = None) -> None:
     """Parse, record, compute, write, print."""
     settings = tyro.cli(Settings, args=argv, prog="python -m profiler.sweep", description=__doc__)
     spec, rules = settings.spec(), settings.rules()
+    if settings.calibration is not None:
+        read_manifest(settings.calibration)  # a mistyped folder is better noticed before the sweep than after it
     pair = pairs.load(spec, device=settings.device)
     labels = [rule.label for rule in rules]
     run = settings.open(pair, "sweep", {"prompts": settings.prompts, "seed": settings.seed, "rules": labels})

@@ -40,10 +40,12 @@ def uniform_p_value(probs: torch.Tensor, tokens: torch.Tensor, seed: int = 0) ->
     """Whether each token (N,) was drawn from its own distribution (N, V), by the probability integral transform.
 
     A number drawn evenly from the token's stretch of the cumulative sum is uniform, whatever the distributions are.
+    The sum goes from likely to unlikely tokens, so that laws which are too bold or too timid shift it.
     """
-    probs = probs.double()
-    end = probs.cumsum(-1).gather(-1, tokens[:, None])[:, 0]
-    width = probs.gather(-1, tokens[:, None])[:, 0]
+    probs, order = probs.double().sort(dim=-1, descending=True, stable=True)
+    place = (order == tokens[:, None]).int().argmax(dim=-1, keepdim=True)
+    end = probs.cumsum(-1).gather(-1, place)[:, 0]
+    width = probs.gather(-1, place)[:, 0]
     noise = np.random.default_rng(seed).random(len(tokens))
     return float(stats.kstest((end - width * torch.from_numpy(noise)).numpy(), "uniform").pvalue)
 

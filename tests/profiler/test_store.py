@@ -137,6 +137,17 @@ def test_O61_lines_that_were_fused_are_both_recorded_again(opened, three, path):
     assert list(opened().records) == [key(0)]
 
 
+@pytest.mark.parametrize("line", [b"\x00" * 300, b'"\xff\xfe"', b"[1, 2]", b"null", b'{"prompt": "a"}'])
+def test_O61_a_line_that_is_no_record_is_kept_aside(opened, three, path, line):
+    """A power failure leaves zeros where the file had grown and its data had not arrived."""
+    first, second, third = lines(path)
+    (path / "journal.jsonl").write_bytes(first + line + b"\n" + second + third)
+
+    assert list(opened().records) == [key(0), key(1), key(2)]
+    assert (path / "journal.torn").read_bytes() == line + b"\n"
+    assert lines(path) == [first, second, third]
+
+
 APPEND = """
 import sys
 from pathlib import Path
@@ -294,6 +305,14 @@ def test_an_empty_folder_becomes_a_run(opened, path):
     assert opened().records == {}
 
 
+def test_a_folder_of_a_run_that_was_killed_before_its_manifest_becomes_a_run(opened, path):
+    path.mkdir(parents=True)
+    (path / "manifest.part").write_text('{"sch')
+
+    assert opened().records == {}
+    assert read_manifest(path)["settings"] == SETTINGS
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_folder_of_something_else_is_refused_and_left_alone(opened, path, fresh):
     path.mkdir(parents=True)
@@ -304,20 +323,22 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(opened, path, fres
     assert (path / "thesis.tex").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"schema": 1, "settings"'])
-def test_a_half_written_manifest_is_reported(opened, three, path, content):
-    (path / "manifest.json").write_text(content)
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"schema": 1, "settings"', b"\xff\xfe", b"\x00\x00", b'{"schema": 1, "settings": {}}']
+)
+def test_a_damaged_manifest_is_reported(opened, three, path, content):
+    (path / "manifest.json").write_bytes(content)
 
     with pytest.raises(ValueError, match=r"manifest.json is damaged \(.*\); remove the folder or use another --run"):
         opened()
     assert len(lines(path)) == 3
 
 
-def test_a_manifest_of_another_schema_is_refused(opened, three, path):
-    manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
+@pytest.mark.parametrize(("content", "schema"), [('{"schema": 99}', 99), ("[]", None), ("7", None), ("{}", None)])
+def test_a_manifest_of_another_schema_is_refused(opened, three, path, content, schema):
+    (path / "manifest.json").write_text(content)
 
-    with pytest.raises(ValueError, match="has schema 99, this program reads 1"):
+    with pytest.raises(ValueError, match=f"has schema {schema}, this program reads 1; use another --run"):
         opened()
 
 
@@ -361,6 +382,7 @@ def test_a_disk_that_takes_half_a_record_is_reported_and_the_run_can_go_on(opene
             three.append(key(3), {"value": 3})
 
     assert key(3) not in three.records
+    assert lines(path) == before
     again = opened()
     again.append(key(3), {"value": 3})
     assert lines(path)[:3] == before
@@ -401,6 +423,19 @@ def test_the_newest_calibration_of_the_same_pair_is_found(path):
     calibrated(beside(path, "other device", provenance=PROVENANCE | {"device": "H200"}))
 
     assert find_calibration(sweep) == path.parent / "new"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"{}", b'{"identity": {"settings": {}}}'])
+def test_a_damaged_calibration_beside_it_is_passed_over_with_a_warning(path, content, caplog):
+    sound = calibrated(beside(path, "sound"))
+    damaged = calibrated(beside(path, "damaged"))
+    (damaged.path / "calibration.json").write_bytes(content)
+    sweep = beside(path, "sweep")
+    sweep.claim()
+
+    with caplog.at_level(logging.WARNING):
+        assert find_calibration(sweep) == sound.path
+    assert "damaged/calibration.json is no calibration" in caplog.text
 
 
 def test_other_efforts_or_code_do_not_keep_a_calibration_from_being_used(path):

@@ -98,8 +98,9 @@ def test_a_named_calibration_of_another_pair_is_refused_and_nothing_is_lost(comm
     assert len(command.rows("mine")) == 2 * CELLS
 
 
-def test_a_named_calibration_that_is_not_there_is_one_line(command, tmp_path):
+def test_a_named_calibration_that_is_not_there_is_one_line_before_the_sweep(command, tmp_path):
     assert "nowhere" in command(*FEW, "--calibration", str(tmp_path / "nowhere"), code=2)
+    assert not list(tmp_path.rglob("journal.jsonl"))
 
 
 def test_the_same_command_takes_its_run_up_again_and_decodes_nothing(command, interruptions):

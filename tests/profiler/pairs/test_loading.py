@@ -94,7 +94,7 @@ def test_weights_that_are_cut_off_are_reported_in_one_line(own_pair, kept):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("num_hidden_layers", 3), ("intermediate_size", 32), ("hidden_size", 64)]
+    ("setting", "value"), [("num_hidden_layers", 4), ("intermediate_size", 32), ("hidden_size", 64)]
 )
 def test_weights_that_do_not_fill_the_model_are_refused(own_pair, setting, value):
     """Missing ones would be drawn at random, with a warning that nobody reads."""
