@@ -83,3 +83,23 @@ def recordings(draw: st.DrawFn) -> Rounds:
     return make_rounds(
         count, width, p_drafted=slots[..., 0], q_drafted=slots[..., 1], divergence=slots[..., 2], **columns
     )
+
+
+@st.composite
+def token_laws(draw: st.DrawFn) -> NDArray[np.float64]:
+    """Probabilities that a round adds 1, 2, ... tokens; some are exactly 0."""
+    weights = np.array(draw(st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)))
+    return weights / weights.sum()
+
+
+@st.composite
+def weighted_points(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """What a fit takes: a design of a constant and one or two columns, values of either sign, and weights."""
+    columns, rows = draw(st.integers(1, 2)), draw(st.integers(4, 7))
+    design = np.ones((rows, columns + 1))
+    design[:, 1] = np.arange(rows)
+    if columns == 2:
+        design[:, 2] = np.arange(rows)[::-1] ** 2
+    values = draw(st.lists(st.integers(-20, 20), min_size=rows, max_size=rows))
+    weights = draw(st.lists(st.integers(1, 9), min_size=rows, max_size=rows))
+    return design, np.array(values, dtype=float), np.array(weights, dtype=float)

@@ -1,9 +1,12 @@
 """Estimates with their uncertainty. NaN stands for what the data cannot tell: one observation has no standard error."""
 
+import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 CONFIDENCE = 0.95
@@ -61,3 +64,63 @@ def robust_median(values: ArrayLike, /) -> tuple[float, float]:
         return median, math.nan
     spread = float(np.median(np.abs(values - median))) / float(stats.norm.ppf(0.75))
     return median, spread * math.sqrt(math.pi / 2 / values.size)
+
+
+def weighted_fit(
+    design: NDArray[np.float64],
+    values: NDArray[np.float64],
+    weights: NDArray[Any],
+    free: Sequence[int] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weighted least-squares coefficients of ``design``, (M, P), and their standard errors, each (P,).
+
+    The columns that are not in ``free`` are left out: their coefficients are 0 and their errors NaN. The errors come
+    from the residuals, and are NaN where no degree of freedom is left.
+    """
+    chosen = list(range(design.shape[1]) if free is None else free)
+    columns = design[:, chosen]
+    coefficients, errors = np.zeros(design.shape[1]), np.full(design.shape[1], math.nan)
+    normal = np.linalg.inv((columns.T * weights) @ columns)
+    coefficients[chosen] = normal @ (columns.T @ (weights * values))
+    freedom = values.size - len(chosen)
+    if freedom:
+        scatter = float(weights @ (values - design @ coefficients) ** 2)
+        errors[chosen] = np.sqrt(np.diag(normal) * scatter / freedom)
+    return coefficients, errors
+
+
+def nonnegative_fit(
+    design: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[Any], /
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return weighted least squares with coefficients of at least 0, and their standard errors.
+
+    Where the free fit has a negative coefficient, the optimum is the best of the fits to fewer columns whose
+    coefficients are all at least 0, so each of those is tried; there are few columns.
+
+    Parameters
+    ----------
+    design : (M, P)
+        Independent columns, P <= M.
+    values, weights : (M,)
+        What is fitted, and how much each value counts.
+
+    Returns
+    -------
+    coefficients, errors : (P,)
+        The error of a coefficient that was set to 0 is NaN, and so is each where no degree of freedom is left.
+    """
+    columns = range(design.shape[1])
+    coefficients, errors = weighted_fit(design, values, weights)
+    if not (coefficients < 0).any():
+        return coefficients, errors
+    smaller = [free for size in columns for free in itertools.combinations(columns, size)]
+    fits = [weighted_fit(design, values, weights, free) for free in smaller]
+    allowed = [fit for fit in fits if not (fit[0] < 0).any()]
+    return min(allowed, key=lambda fit: float(weights @ (values - design @ fit[0]) ** 2))
+
+
+def significant(value: float, standard_error: float, freedom: int, /) -> bool:
+    """Return whether the 95 % interval of a coefficient (Student's t) leaves out 0; False if the error is not known."""
+    if freedom < 1 or math.isnan(standard_error):
+        return False
+    return abs(value) > float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * standard_error

@@ -1,4 +1,4 @@
-"""Latency: the line a + bK through draft times, the verifier's time, overhead, and the noise of the clock (Eq. 7)."""
+"""Latency: the line a + bK of draft times, overhead, prefill, noise of the clock, and rounds of a request (Eq. 7)."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.estimates import robust_median
+from theory.estimates import nonnegative_fit, robust_median, significant, weighted_fit
 from theory.rounds import Rounds
+from theory.verifier_time import VerifierTime, fit_verifier
+
+_TERMS = ("intercept", "slope")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,9 +18,9 @@ class DraftLine:
     """Draft time against effort, ``c_d(K) = a + bK``, fitted to the median of each effort; J efforts.
 
     ``flags`` says what to know before using it: ``negative_intercept`` or ``negative_slope`` (a time cannot be
-    negative: the coefficient was fixed at 0 and the other refitted, so its own standard error is None), ``two_efforts``
-    (no standard errors, no fit quality), ``one_effort`` (no line: coefficients are None, and the time is known at that
-    effort only).
+    negative: the coefficient was fixed at 0 and the other refitted, so its own standard error is None),
+    ``intercept_not_significant`` or ``slope_not_significant`` (its 95 % interval holds 0), ``two_efforts`` (no standard
+    errors, no fit quality), ``one_effort`` (no line: coefficients are None, and the time is known at that effort only).
     """
 
     efforts: tuple[int, ...]
@@ -44,18 +47,19 @@ class DraftLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatencyFit(DraftLine):
+class LatencyFit(VerifierTime, DraftLine):
     """All times of a round, in seconds: medians over rounds with their standard errors.
 
-    None stands for what was not measured, or cannot be told from one round. ``noise_floor`` is the relative difference
-    of draft plus verify time between a cell and its duplicate: smaller differences mean nothing on this machine.
+    None stands for what was not measured, or cannot be told from one round. ``overhead_seconds`` is what a round spends
+    outside both forwards, which Eq. 7 leaves out; ``prefill_seconds`` the prompt's own forward, once a request.
+    ``noise_floor`` is the relative difference of draft plus verify time between a cell and its duplicate: smaller
+    differences mean nothing on this machine.
     """
 
-    verify_seconds: float
-    verify_seconds_se: float | None
     overhead_seconds: float | None
     overhead_seconds_se: float | None
     prefill_seconds: float | None
+    prefill_seconds_se: float | None
     noise_floor: float | None
 
 
@@ -70,16 +74,17 @@ def fit_latency(rounds: Rounds) -> LatencyFit | None:
     if np.isnan(rounds.draft_seconds).all() and np.isnan(rounds.verify_seconds).all():
         return None
     first = rounds.select(rounds.replica == 0)
-    verify, verify_se = robust_median(_measured(first.verify_seconds, "verify_seconds"))
+    verify = _measured(first.verify_seconds, "verify_seconds")
     overhead, overhead_se = _median_if_measured(first.overhead_seconds, "overhead_seconds")
-    prefill = first.prefill_seconds[~np.isnan(first.prefill_seconds)]
+    prompts = first.prefill_seconds[~np.isnan(first.prefill_seconds)]
+    prefill, prefill_se = _median_if_measured(prompts, "prefill_seconds")
     return LatencyFit(
         **vars(fit_line(first.effort, first.draft_seconds)),
-        verify_seconds=verify,
-        verify_seconds_se=_known(verify_se),
+        **vars(fit_verifier(verify, first.drafted, first.prefix_length)),
         overhead_seconds=overhead,
         overhead_seconds_se=overhead_se,
-        prefill_seconds=float(np.median(prefill)) if prefill.size else None,
+        prefill_seconds=prefill,
+        prefill_seconds_se=prefill_se,
         noise_floor=_noise_floor(rounds),
     )
 
@@ -104,18 +109,19 @@ def fit_line(effort: ArrayLike, draft_seconds: ArrayLike) -> DraftLine:
         msg = f"`draft_seconds` must have positive medians, got {medians.tolist()}: below the clock's resolution; "
         raise ValueError(msg + "repeat the pass in an inner loop")
 
-    flags: list[str] = []
     if efforts.size == 1:
-        return _draft_line(efforts, counts, medians, (math.nan, math.nan), (math.nan, math.nan), ["one_effort"])
+        unknown = np.full(2, math.nan)
+        return _draft_line(efforts, counts, medians, unknown, unknown, ["one_effort"])
     design = np.stack([np.ones(efforts.size), efforts], axis=1)
-    coefficients, errors = _weighted_fit(design, medians, counts, [0, 1])
-    for free, constrained, flag in ((1, 0, "negative_intercept"), (0, 1, "negative_slope")):
-        if coefficients[constrained] < 0:
-            coefficients, errors = _weighted_fit(design, medians, counts, [free])
-            flags.append(flag)
+    coefficients, errors = nonnegative_fit(design, medians, counts)
+    free, _ = weighted_fit(design, medians, counts)
+    flags = [f"negative_{name}" for name, value in zip(_TERMS, free, strict=True) if value < 0]
     if efforts.size == 2:
-        errors = (math.nan, math.nan)
-        flags.append("two_efforts")
+        return _draft_line(efforts, counts, medians, coefficients, np.full(2, math.nan), [*flags, "two_efforts"])
+    freedom = efforts.size - int(np.isfinite(errors).sum())
+    for name, value, error in zip(_TERMS, coefficients, errors, strict=True):
+        if not math.isnan(error) and not significant(value, error, freedom):
+            flags.append(f"{name}_not_significant")
     return _draft_line(efforts, counts, medians, coefficients, errors, flags)
 
 
@@ -130,27 +136,37 @@ def tokens_per_second(tokens: ArrayLike, seconds: ArrayLike) -> NDArray[np.float
     return rate[()]
 
 
-def _weighted_fit(
-    design: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[np.int64], free: list[int]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Least squares for the ``free`` columns; (intercept, slope) with the others 0, and errors with the others NaN."""
-    columns = design[:, free]
-    normal = np.linalg.inv((columns.T * weights) @ columns)
-    coefficients, errors = np.zeros(2), np.full(2, math.nan)
-    coefficients[free] = normal @ (columns.T @ (weights * values))
-    residuals = values - design @ coefficients
-    freedom = values.size - len(free)
-    if freedom:
-        errors[free] = np.sqrt(np.diag(normal) * (weights @ residuals**2) / freedom)
-    return (float(coefficients[0]), float(coefficients[1])), (float(errors[0]), float(errors[1]))
+def rounds_per_request(token_law: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
+    """Return how many rounds a text takes on average, its last round cut by the end of the text, ``(..., T) -> (...)``.
+
+    Rounds are independent and alike, as in Eq. 7; what Eq. 7 leaves out is that a text ends within a round. With P(k)
+    the chance that a whole round adds k tokens, a text that lacks n tokens takes m(n) = 1 + Σ_k P(k) m(n - k) more
+    rounds, and m(n) = 0 for n <= 0. By Wald's identity it lies between n / μ and (n + B) / μ, with μ = Σ_k k P(k).
+
+    Parameters
+    ----------
+    token_law : (..., T)
+        Probability that a round adds 1, ..., T = B + 1 tokens.
+    lengths : (M,)
+        Lengths of texts in tokens, at least 1 each; the mean is taken over them.
+    """
+    law, lengths = np.asarray(token_law, dtype=float), np.asarray(lengths)
+    if not lengths.size or lengths.min() < 1:
+        raise ValueError(f"`lengths` must be at least 1, got {lengths.tolist() or 'none'}; count the stop token")
+    size = law.shape[-1]
+    rounds = np.zeros((int(lengths.max()) + size, *law.shape[:-1]))  # entry n + size - 1 holds m(n)
+    latest_first = np.moveaxis(law, -1, 0)[::-1]
+    for n in range(size, len(rounds)):
+        rounds[n] = 1 + (latest_first * rounds[n - size : n]).sum(axis=0)
+    return np.asarray(rounds[lengths + size - 1].mean(axis=0))
 
 
 def _draft_line(
     efforts: NDArray[np.int64],
     counts: NDArray[np.int64],
     medians: NDArray[np.float64],
-    coefficients: tuple[float, float],
-    errors: tuple[float, float],
+    coefficients: NDArray[np.float64],
+    errors: NDArray[np.float64],
     flags: list[str],
 ) -> DraftLine:
     residuals = medians - (coefficients[0] + coefficients[1] * efforts)
@@ -160,10 +176,10 @@ def _draft_line(
         efforts=tuple(efforts.tolist()),
         rounds_per_effort=tuple(counts.tolist()),
         draft_median_seconds=tuple(medians.tolist()),
-        draft_intercept_seconds=_known(coefficients[0]),
-        draft_intercept_seconds_se=_known(errors[0]),
-        draft_slope_seconds=_known(coefficients[1]),
-        draft_slope_seconds_se=_known(errors[1]),
+        draft_intercept_seconds=_known(float(coefficients[0])),
+        draft_intercept_seconds_se=_known(float(errors[0])),
+        draft_slope_seconds=_known(float(coefficients[1])),
+        draft_slope_seconds_se=_known(float(errors[1])),
         residuals=tuple(residuals.tolist()) if efforts.size > 1 else (),
         r_squared=1 - float(counts @ residuals**2 / scatter) if explains else None,
         flags=tuple(flags),

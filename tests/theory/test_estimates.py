@@ -5,8 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import nnls
 
-from theory.estimates import clustered_ratio, robust_median, student_interval, wilson_interval
+from tests.strategies import weighted_points
+from theory.estimates import (
+    clustered_ratio,
+    nonnegative_fit,
+    robust_median,
+    significant,
+    student_interval,
+    weighted_fit,
+    wilson_interval,
+)
 
 EPS = np.finfo(float).eps
 
@@ -94,3 +104,34 @@ def test_robust_median_of_one_value_has_no_error():
 
     assert median == 2.5
     assert math.isnan(error)
+
+
+@given(weighted_points())
+def test_fit_with_nonnegative_coefficients_against_scipy(points):
+    design, values, weights = points
+    coefficients, errors = nonnegative_fit(*points)
+    roots = np.sqrt(weights)
+    expected, _ = nnls(design * roots[:, None], values * roots)
+
+    np.testing.assert_allclose(coefficients, expected, atol=1e-9)
+    assert (np.isnan(errors) == (coefficients == 0)).all() or np.isfinite(errors).all()
+
+
+def test_weighted_fit_against_polyfit():
+    x, y, weights = np.arange(5.0), np.array([1.0, 3.1, 4.9, 7.2, 8.8]), np.array([1, 5, 2, 2, 1])
+    coefficients, errors = weighted_fit(np.stack([np.ones(5), x], axis=1), y, weights)
+    expected, covariance = np.polyfit(x, y, 1, w=np.sqrt(weights), cov=True)
+
+    np.testing.assert_allclose(coefficients, expected[::-1])
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(covariance))[::-1])
+
+
+def test_significance_is_a_t_test():
+    error, freedom = 0.5, 3
+    edge = stats.t.ppf(0.975, freedom) * error
+
+    assert significant(1.001 * edge, error, freedom)
+    assert significant(-1.001 * edge, error, freedom)
+    assert not significant(0.999 * edge, error, freedom)
+    assert not significant(100.0, math.nan, freedom)
+    assert not significant(100.0, error, 0)

@@ -8,7 +8,8 @@ from scipy import stats
 from scipy.optimize import nnls
 
 from tests.recordings import make_rounds
-from theory.latency import fit_latency, fit_line, tokens_per_second
+from tests.strategies import token_laws
+from theory.latency import fit_latency, fit_line, rounds_per_request, tokens_per_second
 
 EPS = np.finfo(float).eps
 FIT_TOLERANCE = 1e-12  # a two-parameter fit to well-scaled numbers keeps twelve digits
@@ -50,10 +51,20 @@ def test_O38_a_negative_intercept_is_fixed_at_zero():
 
 
 def test_a_negative_slope_is_fixed_at_zero():
-    line = fit_line([1, 2, 3], [3.0, 2.0, 1.0])
+    line = fit_line([1, 2, 3], [2.1, 2.0, 1.9])
 
     assert line.flags == ("negative_slope",)
     assert (line.draft_intercept_seconds, line.draft_slope_seconds) == (pytest.approx(2), 0)
+
+
+def test_a_coefficient_whose_interval_holds_zero_is_flagged():
+    efforts, seconds = [1, 2, 3, 4], [2.0, 2.4, 1.9, 2.5]
+    line, expected = fit_line(efforts, seconds), stats.linregress(efforts, seconds)
+
+    assert expected.pvalue > 0.05
+    assert line.flags == ("slope_not_significant",)
+    assert fit_line(efforts, [1.1, 2.0, 3.1, 3.9]).flags == ("intercept_not_significant",)
+    assert fit_line(efforts, [3.1, 4.0, 5.1, 5.9]).flags == ()
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=3, max_size=6))
@@ -130,13 +141,13 @@ def test_times_of_a_round():
         stats.median_abs_deviation([5, 6, 100], scale="normal") * 0.7236, rel=1e-3
     )
     assert fit.overhead_seconds == 0.001
-    assert (fit.prefill_seconds, fit.noise_floor) == (None, None)
+    assert (fit.prefill_seconds, fit.prefill_seconds_se, fit.noise_floor) == (None, None, None)
 
 
 def test_O40_prefill_is_kept_apart():
     fit = fit_latency(timed([1, 1], [1.0, 1.0], round=[0, 1], prompt=["a", "a"], prefill_seconds=[2.0, math.nan]))
 
-    assert fit.prefill_seconds == 2.0
+    assert (fit.prefill_seconds, fit.prefill_seconds_se) == (2.0, None)
     assert fit.verify_seconds == 0.02
     assert tokens_per_second(200, 6.0 - 2.0) == 50
     assert tokens_per_second(200, 6.0) == pytest.approx(33.333333, abs=1e-6)
@@ -159,3 +170,29 @@ def test_times_that_were_not_measured():
         fit_latency(timed([1, 2], [1.0, math.nan]))
     with pytest.raises(ValueError, match="`verify_seconds` must be measured in every round, got 2 of 2 not measured"):
         fit_latency(timed([1, 2], [1.0, 2.0], verify_seconds=unknown))
+
+
+@given(token_laws(), st.integers(1, 6))
+def test_rounds_of_a_request_by_enumerating_every_sequence_of_rounds(law, length):
+    def enumerate_rounds(lacking, chance):
+        """Sum over every way to fill the text of its chance times its rounds."""
+        if lacking <= 0:
+            return 0.0
+        return chance + sum(enumerate_rounds(lacking - k, chance * law[k - 1]) for k in range(1, law.size + 1))
+
+    mean = np.arange(1, law.size + 1) @ law
+
+    assert rounds_per_request(law, [length]) == pytest.approx(enumerate_rounds(length, 1.0), rel=1e-12)
+    assert length / mean - 1e-12 <= rounds_per_request(law, [length]) <= (length + law.size - 1) / mean + 1e-12
+
+
+def test_the_last_round_of_a_request_is_cut():
+    whole_blocks = [0, 0, 0, 1]
+
+    assert rounds_per_request(whole_blocks, [9]) == 3
+    assert rounds_per_request(whole_blocks, [9, 4]) == 2
+    np.testing.assert_array_equal(rounds_per_request([whole_blocks, [1, 0, 0, 0]], [9]), [3, 9])
+    with pytest.raises(ValueError, match="`lengths` must be at least 1, got none"):
+        rounds_per_request(whole_blocks, [])
+    with pytest.raises(ValueError, match=r"`lengths` must be at least 1, got \[3, 0\]"):
+        rounds_per_request(whole_blocks, [3, 0])
