@@ -8,12 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import LinearAcceptance, parse_rule
+from theory.acceptance import parse_rule
 from theory.estimates import clustered_ratio, wilson_interval
+from theory.replay import deviation
 from theory.rounds import Rounds, accepted_reached
 from theory.tables import Constraint, Counts, Reals, Table, Texts
-
-LOSSLESS = LinearAcceptance(leniency=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,24 +125,6 @@ def measure(rounds: Rounds, requests: Requests) -> Measurements:
     return Measurements(**{spec.name: np.array([row[spec.name] for row in rows]) for spec in fields(Measurements)})
 
 
-def deviation(rounds: Rounds) -> NDArray[np.float64]:
-    """Return what each slot tells about the deviation of the emitted law from the verifier's, (N, B).
-
-    Under linear acceptance the deviation is λ TV(p, q). Under any rule that raises and rescales, Cactus included, it is
-    the acceptance gained, ``acceptance - (1 - TV(p, q))``, which the drafted token estimates without bias by
-    ``min(1, γ / q) - min(1, p / q)``. Meaningful where `Rounds.reached`.
-    """
-    result = np.empty_like(rounds.divergence)
-    for label in np.unique(rounds.rule):
-        rule, rows = parse_rule(label), rounds.rule == label
-        if isinstance(rule, LinearAcceptance):
-            result[rows] = rule.leniency * rounds.divergence[rows]
-        else:
-            p, q = rounds.p_drafted[rows], rounds.q_drafted[rows]
-            result[rows] = rule.probability(p, q) - LOSSLESS.probability(p, q)
-    return result
-
-
 def _order(cell: tuple[int, str]) -> tuple[int, str, float]:
     effort, (kind, _, value) = cell[0], cell[1].partition(":")
     return effort, kind, float(value)
@@ -157,7 +138,7 @@ def _measure_cell(cell: tuple[int, str], rounds: Rounds, distinct: Requests, cou
         msg = f"`rounds` must cover every request, got none for {missing[0]} at effort {cell[0]}, {cell[1]}; "
         raise ValueError(msg + "pass the rounds of the same run")
     reached = rounds.reached.sum(axis=1)
-    spent = np.where(rounds.reached, deviation(rounds), 0).sum(axis=1)
+    spent = np.where(rounds.reached, deviation(rounds, parse_rule(cell[1])), 0).sum(axis=1)
     ratios = {
         "acceptance_rate": (accepted_reached(rounds), reached, rounds.prompt),
         "agreement": (reached - spent, reached, rounds.prompt),

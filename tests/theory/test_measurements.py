@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.recordings import make_requests, make_rounds, record_pair
-from theory.acceptance import CactusAcceptance, LinearAcceptance
-from theory.measurements import Measurements, Requests, deviation, measure
+from theory.acceptance import CactusAcceptance
+from theory.measurements import Measurements, Requests, measure
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps
@@ -142,19 +142,6 @@ def test_agreement_under_cactus_is_that_of_the_emitted_law(solver):
     targets = [rule.target(p, q, np.asarray(y)) for y in range(4)]
     wrong = 1 - q @ [np.abs(target - p).sum() / 2 for target in targets]
     assert abs(agreement - wrong) > 10 * error
-
-
-def test_deviation_is_nothing_at_zero_and_the_total_variation_at_one():
-    p, q = np.array([0.5, 0.5]), np.array([0.9, 0.1])
-    rng = np.random.default_rng(8)
-    for rule, expected in (
-        (CactusAcceptance(budget=0), 0),
-        (LinearAcceptance(leniency=0), 0),
-        (LinearAcceptance(leniency=1), 0.4),
-    ):
-        rounds = record_pair(p, q, 2, 3, 2, rng, rule)
-
-        np.testing.assert_allclose(deviation(rounds), expected, atol=4 * EPS)
 
 
 def test_written_and_read_back(tmp_path):
