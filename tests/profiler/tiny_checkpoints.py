@@ -1,0 +1,80 @@
+"""Tiny random checkpoints of the very architectures that the named pairs use, written as real ones are."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import (
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+WORDS = ("a", "b", "c", "d", "e")
+EOS_ID, MASK_ID, SIZE = 5, 6, 7
+ROWS = 10
+"""Rows of the output heads, more than there are tokens, as real checkpoints have them (case O09)."""
+
+COMMON = {
+    "vocab_size": ROWS,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.35,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": EOS_ID,
+    "attn_implementation": "sdpa",
+}
+GEMMA = COMMON | {
+    "num_hidden_layers": 3,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "sliding_window": 6,
+    "global_head_dim": 16,
+    "num_global_key_value_heads": 1,
+}
+
+
+def qwen2(seed: int, **settings: object) -> PreTrainedModel:
+    """As Qwen2.5 and Dream are built."""
+    return _random(Qwen2ForCausalLM, Qwen2Config(**COMMON | settings), seed)
+
+
+def qwen3(seed: int, **settings: object) -> PreTrainedModel:
+    """As Qwen3, SDAR and Uno are built."""
+    return _random(Qwen3ForCausalLM, Qwen3Config(**COMMON | settings), seed)
+
+
+def gemma4(seed: int) -> PreTrainedModel:
+    """As the text part of Gemma 4 is built: two sliding layers of 6 tokens, a full one with keys as values."""
+    settings = GEMMA | {"attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0}
+    return _random(Gemma4ForCausalLM, Gemma4TextConfig(**settings), seed)
+
+
+def write(model: PreTrainedModel, folder: Path, *, mask: bool = False) -> Path:
+    """The model and a tokenizer, with the mask token only if asked for, in a folder."""
+    folder.mkdir(parents=True)
+    model.save_pretrained(folder)
+    words = [*WORDS, "<eos>", "<mask>"] if mask else [*WORDS, "<eos>"]
+    tokenizer = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, unk_token="a"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    names = {"eos_token": "<eos>"} | ({"mask_token": "<mask>"} if mask else {})
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    return folder
+
+
+def _random(kind: type[PreTrainedModel], config: object, seed: int) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return kind(config).eval()
