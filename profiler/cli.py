@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from profiler import pairs
 from profiler.drafters.commit import Order
 from profiler.pairs import Pair, PairSpec
+from profiler.pairs.families import DrafterSpec
 from profiler.provenance import provenance
 from profiler.recording import WARMUP_REQUESTS
 from profiler.store import RunFolder, digest, open_run
@@ -26,6 +27,8 @@ class RunOptions:
 
     pair: str = "embedded"
     """A named pair, or the path of your own pair's TOML file."""
+    task: str = ""
+    """One of the pair's tasks; the first if not given."""
     efforts: str = ""
     """Denoising steps K to record, as in 1,2,4; the pair's own if not given."""
     prompts: int = 50
@@ -48,8 +51,10 @@ class RunOptions:
     def spec(self) -> PairSpec:
         """The pair's description with the options applied."""
         spec = pairs.read(self.pair)
+        if self.task:
+            spec = spec.for_task(self.task)
         if self.order is not None:
-            spec = dataclasses.replace(spec, drafter=dataclasses.replace(spec.drafter, order=self.order))
+            spec = dataclasses.replace(spec, drafter=_with_order(spec.drafter, self.order))
         if self.block_size is not None:
             if self.block_size < 1:
                 raise ValueError(f"--block-size must be at least 1, got {self.block_size}")
@@ -74,6 +79,16 @@ class RunOptions:
             fresh=self.fresh,
             allow_mixed=self.allow_mixed,
         )
+
+
+def _with_order(drafter: DrafterSpec, order: Order) -> DrafterSpec:
+    """The drafter with another commit order, if its family has one."""
+    if "order" not in {field.name for field in dataclasses.fields(drafter)}:
+        raise ValueError(
+            f"--order does not apply to drafters of the family {drafter.family}: they have no commit order"
+        )
+    changes: dict[str, Any] = {"order": order}
+    return dataclasses.replace(drafter, **changes)
 
 
 def numbers(option: str, text: str, kind: type[Number]) -> tuple[Number, ...]:

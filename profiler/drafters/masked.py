@@ -9,6 +9,8 @@ from transformers import DynamicCache
 from profiler import sampling
 from profiler.drafters import commit
 from profiler.drafters.draft import Draft
+from profiler.pairs.families import MaskedSpec
+from profiler.pairs.parts import Parts
 from profiler.sampling import Sampling
 from theory import proposition2
 
@@ -113,3 +115,18 @@ class MaskedDrafter:
         hidden = (column > row) & (row < first)
         mask = torch.zeros(hidden.shape, dtype=self._dtype, device=device)
         return mask.masked_fill(hidden, torch.finfo(self._dtype).min)[None, None]
+
+
+def build(parts: Parts[MaskedSpec]) -> MaskedDrafter:
+    """The drafter of a pair's description."""
+    spec = parts.spec
+    return MaskedDrafter(
+        parts.checkpoints.model(spec),
+        mask_id=parts.mask,
+        banned=parts.banned,
+        sampling=spec.sampling,
+        order=spec.order,
+        shifted=spec.shifted,
+        causal_prefix=spec.causal_prefix,
+        confidence=spec.confidence,
+    )

@@ -1,64 +1,65 @@
-"""Checkpoint folders to a Pair: native transformers classes only, and the two tokenizers compared id by id."""
+"""A pair's description to a Pair: the two tokenizers compared id by id, the drafter built by its family's module."""
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
+import importlib
+import importlib.util
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
-from profiler.drafters.masked import MaskedDrafter
+from profiler.drafters.draft import Drafter
+from profiler.pairs.checkpoints import Checkpoints
+from profiler.pairs.families import FAMILIES
 from profiler.pairs.pair import Pair
-from profiler.pairs.spec import ModelSpec, PairSpec, read
+from profiler.pairs.parts import Parts
+from profiler.pairs.spec import PairSpec, read
 from profiler.timing import choose_device
 from profiler.verifier import Verifier
 
 
-def load(pair: str | PairSpec, *, device: str = "auto") -> Pair:
+def load(pair: str | PairSpec, *, device: str = "auto", trust_remote_code: bool = False) -> Pair:
     """The pair called by name or TOML path, on a device.
 
-    Raises ValueError where a checkpoint is missing, the tokenizers differ, or the mask token is not known.
+    Raises ValueError where a checkpoint is missing, the tokenizers differ, the mask token is not known, or drafters of
+    the family are not built yet.
     """
     spec = read(pair) if isinstance(pair, str) else pair
-    if spec.drafter.family != "masked":
-        raise ValueError(f"{spec.name}: `family` must be masked, got {spec.drafter.family!r}")
+    family = _family(spec)
     target = choose_device(device)
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    drafter_tokenizer = _load_tokenizer(spec, spec.drafter)
-    tokenizer = _load_tokenizer(spec, spec.verifier)
-    drafter_model = _load_model(spec, spec.drafter, target)
-    verifier_model = _load_model(spec, spec.verifier, target)
-    mask = mask_id(drafter_model.config, drafter_tokenizer)
+    checkpoints = Checkpoints(pair=spec.name, folder=spec.folder, device=target, trust_remote_code=trust_remote_code)
+    drafter_tokenizer = checkpoints.tokenizer(spec.drafter)
+    tokenizer = checkpoints.tokenizer(spec.verifier)
     banned = banned_ids(drafter_tokenizer, tokenizer)
-    banned[mask] = True
-    needed = int((~banned).nonzero().max()) + 1
-    for name, model in (("drafter", drafter_model), ("verifier", verifier_model)):
-        rows = int(model.config.vocab_size)
-        if rows < needed:
-            raise ValueError(f"{spec.name}: the {name} has {rows} output rows for {needed} token ids; check its files")
-    drafter = MaskedDrafter(
-        drafter_model,
-        mask_id=mask,
-        banned=banned.to(target),
-        sampling=spec.drafter.sampling,
-        order=spec.drafter.order,
-        shifted=spec.drafter.shifted,
-        causal_prefix=spec.drafter.causal_prefix,
-        confidence=spec.drafter.confidence,
+    mask = mask_id(checkpoints.config(spec.drafter), drafter_tokenizer) if spec.drafter.uses_mask else None
+    if mask is not None:
+        banned[mask] = True
+    _require_rows(spec, checkpoints, banned)
+    banned = banned.to(target)
+    model = checkpoints.model(spec.verifier)
+    verifier = Verifier(model, banned=banned, sampling=spec.verifier.sampling)
+    drafter: Drafter = family.build(
+        Parts(
+            spec=spec.drafter,
+            checkpoints=checkpoints,
+            verifier=verifier,
+            banned=banned,
+            mask_id=mask,
+            block_size=spec.block_size,
+        )
     )
     return Pair(
         spec=spec,
         drafter=drafter,
-        verifier=Verifier(verifier_model, banned=banned.to(target), sampling=spec.verifier.sampling),
+        verifier=verifier,
         tokenizer=tokenizer,
         device=target,
         vocabulary_size=len(banned),
-        stop_ids=_stop_ids(verifier_model, tokenizer),
-        weights={"drafter": _fingerprint(spec, spec.drafter), "verifier": _fingerprint(spec, spec.verifier)},
+        stop_ids=_stop_ids(model, tokenizer),
+        weights={"drafter": checkpoints.fingerprint(spec.drafter), "verifier": checkpoints.fingerprint(spec.verifier)},
     )
 
 
@@ -97,38 +98,24 @@ def mask_id(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     return int(known)
 
 
-def _location(spec: PairSpec, model: ModelSpec) -> str:
-    beside = spec.folder / model.checkpoint
-    return str(beside) if beside.is_dir() else model.checkpoint
-
-
-def _load_tokenizer(spec: PairSpec, model: ModelSpec) -> PreTrainedTokenizerBase:
-    """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
-    try:
-        return PreTrainedTokenizerFast.from_pretrained(_location(spec, model), revision=model.revision)
-    except (OSError, ValueError) as error:
-        raise ValueError(_not_loaded(spec, model, "tokenizer", error)) from error
-
-
-def _load_model(spec: PairSpec, model: ModelSpec, device: torch.device) -> PreTrainedModel:
-    try:
-        loaded, report = AutoModelForCausalLM.from_pretrained(
-            _location(spec, model),
-            revision=model.revision,
-            dtype=getattr(torch, model.dtype),
-            attn_implementation="sdpa",
-            output_loading_info=True,
+def _family(spec: PairSpec) -> Any:
+    """The module of the drafter's family; one that is not built yet is refused before anything is loaded."""
+    built = [name for name in FAMILIES if importlib.util.find_spec(f"profiler.drafters.{name}")]
+    if spec.drafter.family not in built:
+        raise ValueError(
+            f"{spec.name}: drafters of the family {spec.drafter.family!r} are not built yet, built are "
+            f"{', '.join(built)}; its description and its latency bounds can be used"
         )
-        if report["missing_keys"]:
-            raise ValueError(f"weights are missing, {sorted(report['missing_keys'])[0]} among them")
-    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise ValueError(_not_loaded(spec, model, "model", error)) from error
-    return loaded.to(device).eval()
+    return importlib.import_module(f"profiler.drafters.{spec.drafter.family}")
 
 
-def _not_loaded(spec: PairSpec, model: ModelSpec, part: str, error: Exception) -> str:
-    reason = str(error).strip().split("\n")[0]
-    return f"{spec.name}: no {part} at {model.checkpoint!r} (a folder beside the pair's TOML, or a hub name): {reason}"
+def _require_rows(spec: PairSpec, checkpoints: Checkpoints, banned: torch.Tensor) -> None:
+    """Refuse a model whose output head lacks ids that both tokenizers have."""
+    needed = int((~banned).nonzero().max()) + 1
+    for name, model in (("drafter", spec.drafter), ("verifier", spec.verifier)):
+        rows = int(checkpoints.config(model).get_text_config().vocab_size)
+        if rows < needed:
+            raise ValueError(f"{spec.name}: the {name} has {rows} output rows for {needed} token ids; check its files")
 
 
 def _stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -136,14 +123,3 @@ def _stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     configured = model.generation_config.eos_token_id
     ids = configured if isinstance(configured, list) else [configured]
     return frozenset(index for index in (*ids, tokenizer.eos_token_id) if index is not None)
-
-
-def _fingerprint(spec: PairSpec, model: ModelSpec) -> str:
-    """What the weights are: a digest of a local folder's safetensors, else the hub name with its revision."""
-    folder = Path(_location(spec, model))
-    if not folder.is_dir():
-        return f"{model.checkpoint}@{model.revision}"
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        digest.update(path.read_bytes())
-    return f"sha256:{digest.hexdigest()[:16]}"

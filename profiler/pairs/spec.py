@@ -1,4 +1,4 @@
-"""A pair's TOML file: which checkpoints, how both sample, which block, which task."""
+"""A pair's TOML file: which checkpoints, how both sample, which block, which tasks with which grids."""
 
 from __future__ import annotations
 
@@ -6,56 +6,40 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-from profiler.drafters.commit import Order
-from profiler.sampling import Sampling
+from profiler.pairs.checked import build
+from profiler.pairs.families import FAMILIES, DrafterSpec, ModelSpec
 
 _HERE = Path(__file__).parent
-Dtype = Literal["float32", "float64", "bfloat16", "float16"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """A checkpoint (a folder beside the TOML file, any folder, or a hub name) and how it is sampled."""
-
-    checkpoint: str
-    revision: str = "main"
-    dtype: Dtype = "float32"
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-    @property
-    def sampling(self) -> Sampling:
-        """The sampling settings alone."""
-        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrafterSpec(ModelSpec):
-    """A masked drafter: see `profiler.drafters.masked.MaskedDrafter` for what the last four fields mean."""
-
-    family: str
-    order: Order = "left_to_right"
-    shifted: bool = True
-    causal_prefix: bool = True
-    confidence: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """A benchmark and the most new tokens that a request may get."""
+    """A benchmark, the most new tokens that a request may get, and what to try on it.
+
+    ``efforts`` are the pair's own if not given. The grids say what to sweep: leniencies, Cactus budgets in
+    nats by effort, confidence thresholds and block sizes (0: the remaining canvas).
+    """
 
     name: str
     token_limit: int
+    efforts: tuple[int, ...] = ()
+    leniency: tuple[float, ...] = ()
+    cactus: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    confidence: tuple[float, ...] = ()
+    block_size: tuple[int, ...] = ()
+
+
+_GRIDS = ("efforts", "leniency", "cactus", "confidence", "block_size")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairSpec:
     """Everything that decides what a pair does, apart from the device.
 
-    ``block_size = 0``: the remaining canvas. ``threads`` of torch on a CPU; 0 leaves torch's own choice.
+    ``task`` is the chosen one of ``tasks``. ``block_size = 0``: the remaining canvas. ``threads`` of torch on a CPU; 0
+    leaves torch's own choice.
     """
 
     name: str
@@ -67,11 +51,22 @@ class PairSpec:
     task: TaskSpec
     folder: Path
     threads: int = 0
+    tasks: tuple[TaskSpec, ...] = ()
+
+    def for_task(self, name: str) -> PairSpec:
+        """The pair with another of its tasks, and that task's efforts."""
+        known = {task.name: task for task in self.tasks}
+        if name not in known:
+            raise ValueError(f"{self.name}: `task` must be one of {', '.join(known)}, got {name!r}")
+        task = known[name]
+        return dataclasses.replace(self, task=task, efforts=task.efforts)
 
     def settings(self) -> dict[str, Any]:
-        """The settings as plain values for a manifest, without the folder, which differs from machine to machine."""
+        """The settings as plain values for a manifest: no folder, which differs from machine to machine, no grids."""
         values = dataclasses.asdict(self)
-        del values["folder"]
+        del values["folder"], values["tasks"]
+        for name in _GRIDS:
+            del values["task"][name]
         values["efforts"] = list(self.efforts)
         return values
 
@@ -82,7 +77,7 @@ def names() -> list[str]:
 
 
 def read(name_or_path: str) -> PairSpec:
-    """The pair called by name, or described by a TOML file of one's own.
+    """The pair called by name, or described by a TOML file of one's own, with the first of its tasks.
 
     Raises ValueError for an unknown name, an unknown or missing key, or a value of the wrong kind.
     """
@@ -95,52 +90,51 @@ def read(name_or_path: str) -> PairSpec:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    return _pair(table, path)
+
+
+def _pair(table: dict[str, Any], path: Path) -> PairSpec:
     table.update(name=path.stem, folder=path.parent)
-    for key, kind in (("drafter", DrafterSpec), ("verifier", ModelSpec), ("task", TaskSpec)):
-        if isinstance(table.get(key), dict):
-            table[key] = _build(kind, table[key], f"{path}: [{key}]")
-    spec: PairSpec = _build(PairSpec, table, str(path))
+    if isinstance(table.get("drafter"), dict):
+        table["drafter"] = _drafter(table["drafter"], f"{path}: [drafter]")
+    if isinstance(table.get("verifier"), dict):
+        table["verifier"] = build(ModelSpec, table["verifier"], f"{path}: [verifier]")
+    _add_tasks(table, path)
+    spec: PairSpec = build(PairSpec, table, str(path))
     if spec.block_size < 0:
         raise ValueError(f"{path}: `block_size` must be at least 0, got {spec.block_size}; 0 is the remaining canvas")
-    if not spec.efforts or min(spec.efforts) < 1:
-        raise ValueError(f"{path}: `efforts` must be one or more numbers from 1 on, got {list(spec.efforts)}")
     if spec.threads < 0:
         raise ValueError(f"{path}: `threads` must be at least 0, got {spec.threads}; 0 leaves torch's own choice")
-    if spec.task.token_limit < 1:
-        raise ValueError(f"{path}: `token_limit` must be at least 1, got {spec.task.token_limit}")
-    return dataclasses.replace(spec, efforts=tuple(sorted(set(spec.efforts))))
+    tasks = tuple(_checked_task(task, spec.efforts, path) for task in spec.tasks)
+    return dataclasses.replace(spec, tasks=tasks).for_task(tasks[0].name)
 
 
-def _build(kind: type, table: dict[str, Any], where: str) -> Any:
-    """The dataclass `kind` from a table, refusing what it does not know and what it lacks."""
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    unknown = sorted(set(table) - set(fields))
-    if unknown:
-        raise ValueError(f"{where} has unknown keys {', '.join(unknown)}; known are {', '.join(sorted(fields))}")
-    required = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
-    missing = sorted(required - set(table))
-    if missing:
-        raise ValueError(f"{where} lacks the keys {', '.join(missing)}")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
-    for name, hint in get_type_hints(kind).items():
-        if name in values and not _fits(values[name], hint):
-            raise ValueError(f"{where}: `{name}` must be {_in_words(hint)}, got {table[name]!r}")
-    return kind(**values)
+def _drafter(table: dict[str, Any], where: str) -> DrafterSpec:
+    family = table.get("family")
+    if family is None:
+        raise ValueError(f"{where} lacks the keys family")
+    if family not in FAMILIES:
+        raise ValueError(f"{where}: `family` must be one of {', '.join(FAMILIES)}, got {family!r}")
+    drafter: DrafterSpec = build(FAMILIES[family], table, where)
+    return drafter
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value that was read from TOML is what a field is declared to be."""
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_fits(each, get_args(hint)[0]) for each in value)
-    kinds = (int, float) if hint is float else hint
-    return isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))
+def _add_tasks(table: dict[str, Any], path: Path) -> None:
+    """Read `[task]`, or several of `[[task]]`, into `tasks`, the first of them also into `task`."""
+    given = table.get("task")
+    listed = [given] if isinstance(given, dict) else given
+    if isinstance(listed, list) and listed and all(isinstance(each, dict) for each in listed):
+        table["tasks"] = [build(TaskSpec, each, f"{path}: [task]") for each in listed]
+        table["task"] = table["tasks"][0]
 
 
-def _in_words(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(get_args(hint))}"
-    if get_origin(hint) is tuple:
-        return "a list of whole numbers"
-    return {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}.get(hint, "a table")
+def _checked_task(task: TaskSpec, efforts: tuple[int, ...], path: Path) -> TaskSpec:
+    if task.token_limit < 1:
+        raise ValueError(f"{path}: `token_limit` must be at least 1, got {task.token_limit}")
+    return dataclasses.replace(task, efforts=_efforts(task.efforts or efforts, path))
+
+
+def _efforts(efforts: tuple[int, ...], path: Path) -> tuple[int, ...]:
+    if not efforts or min(efforts) < 1:
+        raise ValueError(f"{path}: `efforts` must be one or more numbers from 1 on, got {list(efforts)}")
+    return tuple(sorted(set(efforts)))

@@ -12,8 +12,9 @@ from torch import nn
 
 from profiler import sampling
 from profiler.drafters.draft import Draft
+from profiler.pairs.families import DrafterSpec, ModelSpec
 from profiler.pairs.pair import Pair
-from profiler.pairs.spec import DrafterSpec, ModelSpec, PairSpec, TaskSpec
+from profiler.pairs.spec import PairSpec, TaskSpec
 from theory.proposition2 import Exactness
 
 FALSE_ALARM = 1e-6

@@ -1,7 +1,10 @@
+import re
+
 import pytest
 
 from profiler import pairs
 from profiler.cli import RunOptions, guarded, numbers
+from tests.profiler.conftest import TINY
 
 
 @pytest.fixture
@@ -60,6 +63,22 @@ def test_options_replace_what_the_description_says(options):
 def test_impossible_options_are_refused_by_name(options, changes, message):
     with pytest.raises(ValueError, match=message):
         options(**changes).spec()
+
+
+def test_a_task_that_the_pair_does_not_have_is_refused(options):
+    assert options(task="word_problems").spec() == options().spec()
+    with pytest.raises(ValueError, match="tiny: `task` must be one of word_problems, got 'gsm8k'"):
+        options(task="gsm8k").spec()
+
+
+def test_a_commit_order_is_refused_where_the_family_has_none(options, tiny_pair_file, tmp_path):
+    text = re.sub(
+        r"\[drafter\].*?\[", '[drafter]\nfamily = "autoregressive"\ncheckpoint = "x"\n[', TINY, flags=re.DOTALL
+    )
+    (tmp_path / "own.toml").write_text(text)
+
+    with pytest.raises(ValueError, match="--order does not apply to drafters of the family autoregressive"):
+        RunOptions(pair=str(tmp_path / "own.toml"), order="entropy").spec()
 
 
 def test_the_run_folder_is_named_after_its_settings_and_found_again(options, tiny_pair, tmp_path):

@@ -3,11 +3,13 @@ import shutil
 
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from profiler import pairs
+from profiler.pairs.families import FAMILIES, MaskedSpec
 from profiler.pairs.loading import banned_ids, mask_id
 from profiler.training.data import MASK_ID, TOKEN_IDS
 
@@ -118,10 +120,49 @@ def test_a_damaged_tokenizer_is_reported_in_one_line(own_pair):
     assert "\n" not in str(caught.value)
 
 
-def test_another_family_is_refused(own_pair):
-    own_pair.write_text(own_pair.read_text().replace('"masked"', '"block"'))
+def test_a_family_that_is_not_built_yet_is_refused_before_anything_is_loaded(own_pair, monkeypatch):
+    monkeypatch.setitem(FAMILIES, "planned", MaskedSpec)
+    own_pair.write_text(own_pair.read_text().replace('"masked"', '"planned"'))
+    shutil.rmtree(own_pair.parent / "drafter")
 
-    with pytest.raises(ValueError, match="tiny: `family` must be masked, got 'block'"):
+    with pytest.raises(ValueError, match="tiny: drafters of the family 'planned' are not built yet, built are masked"):
+        pairs.load(str(own_pair))
+
+
+@pytest.mark.parametrize(("own", "kind"), [("Dream", "qwen2"), ("qwen2", "qwen2")])
+def test_checkpoints_that_name_their_own_code_are_loaded_by_transformers_classes(own_pair, tiny_pair, own, kind):
+    """A config as Dream's: a model type that transformers does not know, and classes in files beside the weights."""
+
+    def rename(content):
+        code = {"AutoConfig": "configuration_dream.DreamConfig", "AutoModelForCausalLM": "modeling_dream.DreamModel"}
+        content.update(model_type=own, architectures=["DreamModel"], auto_map=code)
+
+    edit(own_pair.parent / "drafter/config.json", rename)
+    (own_pair.parent / "drafter/modeling_dream.py").write_text("raise SystemExit('the code of a checkpoint ran')")
+    model = pairs.load(str(own_pair)).drafter.model
+
+    assert type(model) is type(tiny_pair.drafter.model)
+    assert model.config.model_type == kind
+    for name, weights in tiny_pair.drafter.model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weights)
+
+
+def test_O31_a_model_type_that_transformers_lacks_is_one_line_and_its_code_is_not_executed(own_pair):
+    code = {"AutoConfig": "configuration_mine.MineConfig"}
+    edit(own_pair.parent / "drafter/config.json", lambda content: content.update(model_type="mine", auto_map=code))
+    (own_pair.parent / "drafter/configuration_mine.py").write_text("raise SystemExit('the code of a checkpoint ran')")
+
+    expected = rf"'drafter' has the model type 'mine', which transformers {transformers.__version__} does not have"
+    with pytest.raises(ValueError, match=expected):
+        pairs.load(str(own_pair))
+
+
+@pytest.mark.parametrize("name", ["drafter", "verifier"])
+def test_O09_a_head_without_rows_for_the_shared_ids_is_refused(own_pair, name):
+    edit(own_pair.parent / name / "config.json", lambda content: content.update(vocab_size=len(TOKEN_IDS) - 1))
+
+    expected = f"the {name} has {len(TOKEN_IDS) - 1} output rows for {len(TOKEN_IDS)} token ids"
+    with pytest.raises(ValueError, match=expected):
         pairs.load(str(own_pair))
 
 

@@ -6,7 +6,8 @@ import tomllib
 import pytest
 
 from profiler import pairs
-from profiler.pairs.spec import DrafterSpec, ModelSpec, PairSpec, TaskSpec
+from profiler.pairs.families import MaskedSpec, ModelSpec
+from profiler.pairs.spec import PairSpec, TaskSpec
 from tests.profiler.conftest import TINY
 
 
@@ -40,10 +41,10 @@ def test_a_description_says_what_its_file_says(described):
     spec = described()
 
     assert (spec.name, spec.block_size, spec.efforts) == ("mine", 8, (1, 2, 4))
-    assert spec.drafter == DrafterSpec(checkpoint="drafter", family="masked")
+    assert spec.drafter == MaskedSpec(checkpoint="drafter", family="masked")
     assert spec.verifier.sampling.top_p == 0.95
     assert spec.drafter.sampling == ModelSpec(checkpoint="").sampling
-    assert spec.task == TaskSpec(name="word_problems", token_limit=24)
+    assert spec.task == TaskSpec(name="word_problems", token_limit=24, efforts=(1, 2, 4))
 
 
 def test_settings_are_plain_values_from_which_the_description_can_be_made_again(described):
@@ -56,16 +57,16 @@ def test_settings_are_plain_values_from_which_the_description_can_be_made_again(
         **settings
         | {
             "efforts": tuple(settings["efforts"]),
-            "drafter": DrafterSpec(**settings["drafter"]),
+            "drafter": MaskedSpec(**settings["drafter"]),
             "verifier": ModelSpec(**settings["verifier"]),
-            "task": TaskSpec(**settings["task"]),
+            "task": TaskSpec(**settings["task"], efforts=spec.efforts),
             "folder": spec.folder,
         }
     )
-    assert again == spec
+    assert dataclasses.replace(again, tasks=spec.tasks) == spec
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(DrafterSpec)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(MaskedSpec)])
 def test_settings_hold_every_field_of_the_drafter(described, name):
     assert name in described().settings()["drafter"]
 
@@ -137,6 +138,62 @@ def test_values_of_the_wrong_kind_are_refused_by_name(described, old, new, messa
 
     with pytest.raises(ValueError, match=message):
         described(old, new, text)
+
+
+def test_a_family_that_nobody_knows_is_refused(described):
+    with pytest.raises(ValueError, match=r"\[drafter\]: `family` must be one of masked, block, .*, got 'unmasked'"):
+        described('"masked"', '"unmasked"')
+
+
+def test_a_family_does_not_take_the_settings_of_another(described):
+    with pytest.raises(ValueError, match=r"\[drafter\] has unknown keys causal_prefix, shifted; known are aligned"):
+        described('"masked"', '"block"')
+
+
+TASKS = """
+[[task]]
+name = "word_problems"
+token_limit = 24
+leniency = [0.0, 0.5, 1]
+
+[[task]]
+name = "other"
+token_limit = 12
+efforts = [3, 1]
+[task.cactus]
+1 = [0, 0.25]
+3 = [0, 1.5]
+"""
+
+
+def test_a_pair_may_have_several_tasks_of_which_the_first_counts_unless_another_is_asked_for(described):
+    spec = described(text=TINY.split("[task]")[0] + TASKS)
+
+    assert (spec.task.name, spec.efforts, spec.task.leniency) == ("word_problems", (1, 2, 4), (0, 0.5, 1))
+    other = spec.for_task("other")
+    assert (other.task.token_limit, other.efforts) == (12, (1, 3))
+    assert other.task.cactus == (("1", (0, 0.25)), ("3", (0, 1.5)))
+    assert other.for_task("word_problems") == spec
+    with pytest.raises(ValueError, match="mine: `task` must be one of word_problems, other, got 'third'"):
+        spec.for_task("third")
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("1 = 0.5", r"\[task\]: `cactus` must be a table of lists, got {'1': 0.5"),
+        ('1 = ["a"]', "`cactus` must be a table of lists"),
+    ],
+)
+def test_a_grid_of_the_wrong_kind_is_refused(described, new, message):
+    with pytest.raises(ValueError, match=message):
+        described("1 = [0, 0.25]", new, TINY.split("[task]")[0] + TASKS)
+
+
+def test_what_is_only_tried_does_not_change_what_a_pair_is(described):
+    text = TINY.split("[task]")[0] + TASKS
+
+    assert described(text=text).settings() == described("leniency = [0.0, 0.5, 1]", "leniency = [0.5]", text).settings()
 
 
 def test_a_section_that_is_no_table_is_refused(described):

@@ -1,0 +1,112 @@
+"""Models, configs and tokenizers of a pair, from folders or a hub, by transformers' own classes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from profiler.pairs.families import ModelSpec
+
+NATIVE = {"Dream": "qwen2", "sdar": "qwen3"}
+"""Checkpoints whose model type names code of their own, and the type of transformers with the same architecture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Where the models of a pair come from and which device they go to; errors name the pair.
+
+    A checkpoint's own code is executed only with ``trust_remote_code``.
+    """
+
+    pair: str
+    folder: Path
+    device: torch.device
+    trust_remote_code: bool = False
+
+    def location(self, model: ModelSpec) -> str:
+        """The folder beside the pair's TOML file, if there is one, else the folder or hub name as it is written."""
+        beside = self.folder / model.checkpoint
+        return str(beside) if beside.is_dir() else model.checkpoint
+
+    def config(self, model: ModelSpec) -> PreTrainedConfig:
+        """The architecture, in a class of transformers itself even where the checkpoint names code of its own."""
+        try:
+            if model.config and not Path(self.location(model)).is_dir():
+                table = json.loads((self.folder / model.config).read_text())
+            else:
+                table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
+            if "model_type" not in table:
+                raise ValueError("there is no config.json that names a model_type")
+            kind = NATIVE.get(table["model_type"], table["model_type"])
+            if kind in CONFIG_MAPPING:
+                return CONFIG_MAPPING[kind].from_dict(table | {"model_type": kind})
+            if self.trust_remote_code:
+                return AutoConfig.from_pretrained(self.location(model), revision=model.revision, trust_remote_code=True)
+        except (OSError, ValueError) as error:
+            raise ValueError(self._not_loaded(model, "model", error)) from error
+        raise ValueError(
+            f"{self.pair}: {model.checkpoint!r} has the model type {kind!r}, which transformers "
+            f"{transformers.__version__} does not have; its own code is executed only with --trust-remote-code"
+        )
+
+    def model(self, model: ModelSpec, *, architecture: Any = AutoModelForCausalLM, **changes: Any) -> PreTrainedModel:
+        """The model in its dtype on the device, in the class that `architecture` chooses for its config.
+
+        `changes` are set on the config first. Weights that the files lack are refused: they would be random.
+        """
+        config = self.config(model)
+        for name, value in changes.items():
+            setattr(config, name, value)
+        try:
+            loaded, report = architecture.from_pretrained(
+                self.location(model),
+                config=config,
+                revision=model.revision,
+                dtype=getattr(torch, model.dtype),
+                attn_implementation="sdpa",
+                output_loading_info=True,
+                trust_remote_code=self.trust_remote_code,
+            )
+            if report["missing_keys"]:
+                raise ValueError(f"weights are missing, {sorted(report['missing_keys'])[0]} among them")
+        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+            raise ValueError(self._not_loaded(model, "model", error)) from error
+        return loaded.to(self.device).eval()
+
+    def tokenizer(self, model: ModelSpec) -> PreTrainedTokenizerBase:
+        """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
+        try:
+            return PreTrainedTokenizerFast.from_pretrained(self.location(model), revision=model.revision)
+        except (OSError, ValueError) as error:
+            raise ValueError(self._not_loaded(model, "tokenizer", error)) from error
+
+    def fingerprint(self, model: ModelSpec) -> str:
+        """What the weights are: a digest of a local folder's safetensors, else the hub name with its revision."""
+        folder = Path(self.location(model))
+        if not folder.is_dir():
+            return f"{model.checkpoint}@{model.revision}"
+        digest = hashlib.sha256()
+        for path in sorted(folder.glob("*.safetensors")):
+            digest.update(path.read_bytes())
+        return f"sha256:{digest.hexdigest()[:16]}"
+
+    def _not_loaded(self, model: ModelSpec, part: str, error: Exception) -> str:
+        reason = str(error).strip().split("\n")[0]
+        place = "a folder beside the pair's TOML, or a hub name"
+        return f"{self.pair}: no {part} at {model.checkpoint!r} ({place}): {reason}"
