@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,6 +14,7 @@ from theory import strict_json
 from theory.acceptance import LinearAcceptance
 from theory.estimates import clustered_ratio, student_interval
 from theory.latency import LatencyFit, fit_latency
+from theory.proposition2 import Exactness, out_of_order_share
 from theory.rounds import Rounds, tokens_per_round
 from theory.tables import StrPath, refuse_other_schema, replacing
 
@@ -135,7 +137,7 @@ def calibrate(rounds: Rounds, *, block_size: int, identity: dict[str, Any], exac
         tokens_per_request=_tokens_per_request(first),
         latency=latency,
         exactness=tuple(str(guarantee) for guarantee in exactness),
-        warnings=tuple(_warnings(efforts, prompts, latency)),
+        warnings=(*_warnings(efforts, prompts, latency), *_order_warnings(cells, exactness)),
     )
 
 
@@ -162,6 +164,18 @@ def _warnings(efforts: list[int], prompts: list[int], latency: LatencyFit | None
     if latency is None:
         return [*warnings, "latency was not measured: throughput cannot be predicted"]
     return warnings + [f"latency: {flag}" for flag in latency.flags]
+
+
+def _order_warnings(cells: list[Rounds], exactness: tuple[str, ...]) -> Iterator[str]:
+    """What the recorded commit steps say of joint exactness; certain drafts are exact in any order."""
+    for cell, guarantee in zip(cells, exactness, strict=True):
+        share = out_of_order_share(cell.commit_step, cell.reached & (cell.q_drafted < 1))
+        if share > 0:
+            found = (
+                f"{100 * share:.0f} % of the reached slots with an uncertain draft were committed before an earlier one"
+            )
+            doubt = ", against the drafter's claim of joint exactness" if guarantee == Exactness.JOINT else ""
+            yield f"effort {cell.effort[0]}: {found}{doubt}; the law of the text is not exactly the verifier's"
 
 
 def _tuples(document: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
+from typing import Any, Protocol
 
+import numpy as np
 from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
 
-from theory.acceptance import Rule
 from theory.distances import Array
+
+
+class VerificationRule(Protocol):
+    """What verification does with a drafted token: test it, and replace it if it is rejected."""
+
+    def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
+        """Return the acceptance probability of drafted tokens, elementwise."""
+
+    def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
+        """Return the distribution that replaces a rejected token, ``(..., V)``."""
 
 
 class Exactness(StrEnum):
@@ -30,7 +46,38 @@ def exactness(order: str, effort: int, *, greedy: bool = False) -> Exactness:
     return Exactness.NONE if order == "confidence" else Exactness.FIRST_TOKEN
 
 
-def verified_law(rule: Rule, p: Array, proposals: Array, weights: Array) -> Array:
+def committed_early(commit_step: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which slots were committed before an earlier slot of their block, ``(N, B) -> (N, B)``.
+
+    Accepting the earlier slot re-weights such a token, so that it is no longer distributed as it was drawn.
+    """
+    latest = np.maximum.accumulate(commit_step, axis=-1)
+    return np.asarray(commit_step < latest)
+
+
+def out_of_order_share(commit_step: NDArray[np.int64], reached: NDArray[np.bool_]) -> float:
+    """Audit recorded commit steps: the share of reached slots that were committed before an earlier one.
+
+    At 0 a commit order that looks at the distributions alone was jointly exact in every recorded round. Above 0 the
+    share bounds from above how many tokens can be biased: drafts that do not read later slots, or are certain, are
+    exact in any order. Commits by the sampled value bias without leaving a trace here.
+
+    Parameters
+    ----------
+    commit_step : (N, B)
+        Denoising step at which each slot was committed.
+    reached : (N, B)
+        Slots that the acceptance test reached; a mask of some of them audits these alone.
+
+    Returns
+    -------
+    float
+        NaN if no slot was reached.
+    """
+    return float(committed_early(commit_step)[reached].mean()) if reached.any() else math.nan
+
+
+def verified_law(rule: VerificationRule, p: Array, proposals: Array, weights: Array) -> Array:
     """Return the exact law of a token that is verified against its realised proposal Q, ``(V,)``.
 
     Proposition 2: at leniency 0 it is ``p``, whatever the law of Q. Enumerates the values of Q and the drafted tokens.
@@ -54,3 +101,99 @@ def verified_law(rule: Rule, p: Array, proposals: Array, weights: Array) -> Arra
         law = law + xp.where(tokens == token, xp.sum(accepted), 0.0)
         law = law + xp.sum((drafted - accepted)[:, None] * replaced, axis=0)
     return law
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trajectories:
+    """Every way in which a block can be drafted, T of them.
+
+    Attributes
+    ----------
+    probability : (T,)
+        How likely each is; they sum to 1.
+    tokens, commit_step : (T, B)
+        The drafted block, and the denoising step, from 0, at which each slot was committed.
+    proposals : (T, B, V)
+        What each token was drawn from at its commit step.
+    """
+
+    probability: NDArray[Any]
+    tokens: NDArray[np.int64]
+    commit_step: NDArray[np.int64]
+    proposals: NDArray[Any]
+
+
+class Drafter(Protocol):
+    """A drafter whose trajectories can be enumerated."""
+
+    def __call__(self, prefix: tuple[int, ...], block: int, /) -> Trajectories:
+        """Return the trajectories of a block of ``block`` slots after ``prefix``."""
+
+
+def text_law(
+    drafter: Drafter, verifier: Sequence[NDArray[Any]], rule: VerificationRule, *, block_size: int
+) -> NDArray[Any]:
+    """Return the exact law of the text that Algorithm 1 emits, ``(V,) * L``, by enumerating every round.
+
+    Rounds follow each other until L tokens are there; the last block is cut to what is missing. Nothing is assumed of
+    the drafts, so the law answers whether verification is jointly exact: it then equals `verifier_law`.
+
+    Parameters
+    ----------
+    drafter
+        What may be drafted after each prefix.
+    verifier
+        L tables: entry n holds the verifier's distribution after every text of n tokens, ``(V,) * n + (V,)``.
+        Floating-point numbers, or fractions in arrays of objects if ``rule`` computes with them.
+    rule
+        Acceptance rule.
+    block_size
+        B, slots of a whole block.
+    """
+    size, length = len(verifier[0]), len(verifier)
+    started = [np.zeros((size,) * n, dtype=verifier[0].dtype) for n in range(length + 1)]
+    started[0][()] = 1
+    for n in range(length):
+        for prefix in product(range(size), repeat=n):
+            if started[n][prefix]:
+                ahead = [table[prefix] for table in verifier[n:]]
+                drafted = drafter(prefix, min(block_size, length - n))
+                for m, emitted in enumerate(_round_law(drafted, ahead, rule), start=1):
+                    started[n + m][prefix] += started[n][prefix] * emitted
+    return started[length]
+
+
+def verifier_law(verifier: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the law of the verifier's own texts, ``(V,) * L``, from its tables (see `text_law`)."""
+    law = verifier[0]
+    for table in verifier[1:]:
+        law = law[..., None] * table
+    return law
+
+
+def _round_law(drafted: Trajectories, verifier: Sequence[NDArray[Any]], rule: VerificationRule) -> list[NDArray[Any]]:
+    """Probability of each text that a round appends: entry m for texts of m + 1 tokens, none longer than the tables."""
+    size = len(verifier[0])
+    block = drafted.tokens.shape[1]
+    alive, texts = drafted.probability, np.zeros(len(drafted.tokens), dtype=np.int64)
+    laws = []
+    for slot in range(block):
+        p, q, y = verifier[slot].reshape(-1, size)[texts], drafted.proposals[:, slot], drafted.tokens[:, slot]
+        accepted = rule.probability(*(np.take_along_axis(law, y[:, None], axis=1)[:, 0] for law in (p, q)))
+        laws.append(_gather(texts, (alive * (1 - accepted))[:, None] * rule.residual(p, q, y), slot))
+        alive, texts = alive * accepted, texts * size + y
+    if block < len(verifier):
+        laws.append(_gather(texts, alive[:, None] * verifier[block].reshape(-1, size)[texts], block))
+    else:
+        whole = np.zeros_like(laws[-1]).reshape(-1)
+        np.add.at(whole, texts, alive)
+        laws[-1] = laws[-1] + whole.reshape(laws[-1].shape)
+    return laws
+
+
+def _gather(texts: NDArray[np.int64], weights: NDArray[Any], length: int) -> NDArray[Any]:
+    """Sum weights (T, V) of the next token over trajectories that share a text, ``(V,) * (length + 1)``."""
+    size = weights.shape[1]
+    law = np.zeros((size**length, size), dtype=weights.dtype)
+    np.add.at(law, texts, weights)
+    return law.reshape((size,) * (length + 1))

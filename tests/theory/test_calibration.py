@@ -171,3 +171,30 @@ def test_damaged_files_are_named(tmp_path):
 
     with pytest.raises(ValueError, match=r"calibration.json is not JSON"):
         Calibration.from_json(path)
+
+
+class TestAuditOfCommitSteps:
+    """Slots 0 and 1 of prompt a are reached, and slot 0 of each round of b; one of the four was committed early."""
+
+    @staticmethod
+    def found(guarantee, **columns):
+        columns = {"commit_step": [[1, 0, 0], [0, 1, 1], [0, 0, 0]], **columns}
+        warnings = calibrated(two_prompts(**columns), exactness=(guarantee,)).warnings
+        return [warning for warning in warnings if "committed before an earlier one" in warning]
+
+    def test_early_commits_are_said(self):
+        (warning,) = self.found("first_token")
+
+        assert warning.startswith("effort 1: 25 % of the reached slots")
+        assert "claim" not in warning
+
+    def test_they_contradict_a_claim_of_joint_exactness(self):
+        (warning,) = self.found("joint")
+
+        assert "against the drafter's claim of joint exactness" in warning
+
+    def test_certain_drafts_are_exact_in_any_order(self):
+        assert self.found("joint", q_drafted=np.ones((3, 3))) == []
+
+    def test_commits_in_order_are_not_worth_a_word(self):
+        assert self.found("joint", commit_step=[[0, 1, 2], [0, 0, 0], [0, 1, 1]]) == []

@@ -1,3 +1,6 @@
+import math
+from fractions import Fraction
+from itertools import product
 from types import ModuleType
 
 import numpy as np
@@ -6,9 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import CactusAcceptance, LinearAcceptance
 from theory.distances import total_variation
-from theory.proposition2 import Exactness, exactness, verified_law
+from theory.proposition2 import (
+    Exactness,
+    committed_early,
+    exactness,
+    out_of_order_share,
+    text_law,
+    verified_law,
+    verifier_law,
+)
+from theory.toys import (
+    RationalLossless,
+    ToyDrafter,
+    kept_when_likely,
+    late_first,
+    random_denoiser,
+    random_verifier,
+)
 
 LOSSLESS = LinearAcceptance(leniency=0)
 LAW_TOLERANCE = 1e-14  # products and sums over a handful of tokens and proposals
@@ -72,3 +91,115 @@ def test_the_libraries_agree(xp: ModuleType):
 )
 def test_what_a_commit_order_guarantees(order, effort, greedy, guarantee):
     assert exactness(order, effort, greedy=greedy) == guarantee
+
+
+def emit(drafter, verifier, rule, block_size, length, prefix=(), chance=1):
+    """Texts and their chances, token by token and round by round as Algorithm 1 goes: the oracle of `text_law`."""
+    if len(prefix) >= length:
+        yield prefix[:length], chance
+        return
+    size, block = len(verifier[0]), min(block_size, length - len(prefix))
+    found = drafter(prefix, block)
+    for number, drafted in enumerate(found.tokens):
+        text, alive = prefix, chance * found.probability[number]
+        for slot, token in enumerate(drafted):
+            p, q = verifier[len(text)][text], found.proposals[number, slot]
+            passes = rule.probability(p[token], q[token])
+            residual = rule.residual(p, q, np.asarray(token))
+            for other in range(size):
+                rejected = alive * (1 - passes) * residual[other]
+                if rejected:
+                    yield from emit(drafter, verifier, rule, block_size, length, (*text, other), rejected)
+            text, alive = (*text, int(token)), alive * passes
+        bonus = verifier[len(text)][text] if len(text) < length else [1]
+        for token, share in enumerate(bonus):
+            if alive * share:
+                yield from emit(drafter, verifier, rule, block_size, length, (*text, token), alive * share)
+
+
+@pytest.mark.parametrize("rule", [LOSSLESS, LinearAcceptance(leniency=0.4), CactusAcceptance(budget=0.5)])
+@pytest.mark.parametrize(("order", "block_size"), [("right_to_left", 2), ("confidence", 3), ("left_to_right", 1)])
+def test_the_law_of_a_text_is_what_algorithm_1_emits(rule, order, block_size):
+    rng = np.random.default_rng(5)
+    verifier = random_verifier(rng, 2, 3)
+    drafter = ToyDrafter(denoiser=random_denoiser(rng, 2), order=order, effort=2)
+    expected = np.zeros((2, 2, 2))
+    for text, chance in emit(drafter, verifier, rule, block_size, 3):
+        expected[text] += chance
+
+    law = text_law(drafter, verifier, rule, block_size=block_size)
+
+    np.testing.assert_allclose(law, expected, rtol=0, atol=LAW_TOLERANCE)
+    assert law.sum() == pytest.approx(1, abs=LAW_TOLERANCE)
+
+
+def test_the_verifiers_own_texts():
+    verifier = random_verifier(np.random.default_rng(6), 3, 3)
+    law = verifier_law(verifier)
+
+    for text in product(range(3), repeat=3):
+        expected = math.prod(verifier[n][text[:n]][text[n]] for n in range(3))
+        assert law[text] == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_example_in_fractions_and_in_floating_point():
+    drafter, verifier = late_first(Fraction)
+    law = text_law(drafter, verifier, RationalLossless(), block_size=2)
+    drafter, verifier = late_first(float)
+    rounded = text_law(drafter, verifier, LOSSLESS, block_size=2)
+
+    assert law.tolist() == [
+        [Fraction(3625, 10000), Fraction(1375, 10000)],
+        [Fraction(1375, 10000), Fraction(3625, 10000)],
+    ]
+    assert abs(law - Fraction(1, 4)).sum() / 2 == Fraction(225, 1000)
+    assert law.sum(axis=0).tolist() == law.sum(axis=1).tolist() == [Fraction(1, 2)] * 2, "every marginal is right"
+    np.testing.assert_allclose(rounded, law.astype(float), rtol=0, atol=LAW_TOLERANCE)
+
+
+def test_a_token_kept_for_its_value_biases_the_first_token():
+    drafter, verifier = kept_when_likely(Fraction)
+
+    assert text_law(drafter, verifier, RationalLossless(), block_size=2).sum(axis=1).tolist() == [
+        Fraction(7, 10),
+        Fraction(3, 10),
+    ]
+
+
+def test_rounds_that_follow_each_other_meet_the_bias_anew():
+    """Texts of four tokens: blocks of two from left to right are exact, late slots first are not."""
+    rng = np.random.default_rng(7)
+    verifier = random_verifier(rng, 2, 4)
+    biases = {}
+    for order in ("left_to_right", "right_to_left"):
+        drafter = ToyDrafter(denoiser=random_denoiser(rng, 2), order=order, effort=2)
+        law = text_law(drafter, verifier, LOSSLESS, block_size=2)
+        biases[order] = total_variation(law.reshape(-1), verifier_law(verifier).reshape(-1))
+
+    assert biases["left_to_right"] < LAW_TOLERANCE
+    assert biases["right_to_left"] > 0.01
+
+
+class TestAudit:
+    STEPS = np.array([[0, 1, 2], [2, 1, 0], [0, 0, 0], [1, 0, 1], [0, 1, -1]])
+
+    def test_slots_that_were_committed_before_an_earlier_one(self):
+        early = [[0, 0, 0], [0, 1, 1], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+        assert committed_early(self.STEPS).tolist() == [[bool(slot) for slot in row] for row in early]
+
+    def test_only_reached_slots_count(self):
+        reached = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]], dtype=bool)
+
+        assert out_of_order_share(self.STEPS, reached) == 2 / 11
+
+    def test_nothing_reached_is_not_zero(self):
+        assert math.isnan(out_of_order_share(self.STEPS, np.zeros((5, 3), dtype=bool)))
+
+    @pytest.mark.parametrize(("order", "early"), [("left_to_right", False), ("entropy", True), ("right_to_left", True)])
+    def test_the_audit_knows_the_orders_of_drafters(self, order, early):
+        denoiser = random_denoiser(np.random.default_rng(8), 2)
+        found = ToyDrafter(denoiser=denoiser, order=order, effort=3)((), 3)
+
+        share = out_of_order_share(found.commit_step, np.ones_like(found.tokens, dtype=bool))
+        assert (share > 0) == early
