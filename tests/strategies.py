@@ -103,3 +103,9 @@ def weighted_points(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.fl
     values = draw(st.lists(st.integers(-20, 20), min_size=rows, max_size=rows))
     weights = draw(st.lists(st.integers(1, 9), min_size=rows, max_size=rows))
     return design, np.array(values, dtype=float), np.array(weights, dtype=float)
+
+
+def classes_of_settings() -> st.SearchStrategy[list[list[tuple[int, int]]]]:
+    """One or two classes of prompts, each with three settings: agreement in twentieths, and speed; ties are common."""
+    settings = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=3, max_size=3)
+    return st.lists(settings, min_size=1, max_size=2)

@@ -1,62 +1,194 @@
-"""Planner: the configuration to run under a floor on quality."""
+"""Planner: the setting to run under a floor on quality or a ceiling on time."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from theory.measurements import Measurements
 from theory.prediction import Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A configuration with its predicted agreement and throughput."""
+    """A configuration with its predicted agreement, throughput and seconds per request (NaN: not predicted)."""
 
     effort: int
     rule: str
     agreement: float
     tokens_per_second: float
+    seconds_per_request: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation(Choice):
-    """The fastest configuration above the floor, the fastest of any other effort (None if there is none), and why."""
+    """The fastest configuration within the limits, the fastest of any other effort (None if there is none), and why.
+
+    ``uncertainty_penalty`` is the throughput that certainty would gain: the fastest configuration whose estimates keep
+    the limits over the estimate of this one, minus 1. Record more prompts to lower it.
+    """
 
     runner_up: Choice | None
+    uncertainty_penalty: float
     reason: str
 
 
-def recommend(prediction: Prediction, *, minimum_agreement: float = 0.99) -> Recommendation:
-    """Return the highest throughput whose agreement reaches the floor; at equal throughput, the smaller effort.
+def recommend(
+    prediction: Prediction,
+    *,
+    minimum_agreement: float | None = None,
+    maximum_seconds: float | None = None,
+    minimum_accuracy: float | None = None,
+    measurements: Measurements | None = None,
+    caution: float = 1.0,
+) -> Recommendation:
+    """Return the highest throughput within the limits; at equal throughput, the smaller effort.
+
+    Parameters
+    ----------
+    prediction
+        What can be chosen: nothing is interpolated between its cells or extrapolated beyond them.
+    minimum_agreement
+        Floor on 1 - TV(p, emitted law), in [0, 1]; 1 asks for lossless text.
+    maximum_seconds
+        Ceiling on seconds per request.
+    minimum_accuracy
+        Floor on task accuracy, in [0, 1]. It is not predicted: cells that ``measurements`` did not score are left out.
+    measurements
+        Where the accuracy of cells was measured.
+    caution
+        How far to distrust estimates: 0 takes them as they are, 1 the worse end of each 95 % interval. Where there is
+        no interval (one prompt) the estimate has to do.
 
     Raises
     ------
     ValueError
-        The floor is not in [0, 1] or above every configuration, or throughput was not predicted.
+        A limit is not a possible value or out of reach (the message has the best available), throughput was not
+        predicted, or accuracy is asked for without measurements.
     """
-    if not 0 <= minimum_agreement <= 1:
-        raise ValueError(f"`minimum_agreement` must lie in [0, 1], got {minimum_agreement}; 1 asks for lossless text")
+    require_usable(prediction, caution, minimum_agreement=minimum_agreement, minimum_accuracy=minimum_accuracy)
+    if minimum_accuracy is not None and measurements is None:
+        msg = f"`measurements` must be given with `minimum_accuracy` {minimum_accuracy}, got None; accuracy is "
+        raise ValueError(msg + "measured (python -m profiler.sweep), not predicted")
+    limits = {
+        "minimum_agreement": minimum_agreement,
+        "maximum_seconds": maximum_seconds,
+        "minimum_accuracy": minimum_accuracy,
+    }
+    asked = {name: limit for name, limit in limits.items() if limit is not None}
+    values = _limited(worse_ends(prediction, caution), _accuracy(prediction, measurements, caution))
+    estimates = _limited(worse_ends(prediction, 0), _accuracy(prediction, measurements, 0))
+    allowed, hoped_for = _within(values, asked), _within(estimates, asked)
+    if not allowed.any():
+        raise ValueError(_out_of_reach(prediction, values, asked))
+    order = np.lexsort((-prediction.agreement, prediction.effort, -worse_ends(prediction, caution).tokens_per_second))
+    ranked = [choice(prediction, row) for row in order if allowed[row]]
+    best = ranked[0]
+    runner_up = next((other for other in ranked if other.effort != best.effort), None)
+    penalty = float(prediction.tokens_per_second[hoped_for | allowed].max()) / best.tokens_per_second - 1
+    return Recommendation(
+        **vars(best),
+        runner_up=runner_up,
+        uncertainty_penalty=penalty,
+        reason=_reason(best, runner_up, len(ranked), asked, penalty),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ends:
+    """Each quantity of M cells moved towards the worse end of its interval."""
+
+    agreement: NDArray[np.float64]
+    tokens_per_second: NDArray[np.float64]
+    seconds_per_request: NDArray[np.float64]
+
+
+def worse_ends(prediction: Prediction, caution: float) -> Ends:
+    """Return what is left of each estimate at this much caution; the estimate itself where there is no interval."""
+
+    def end(name: str, side: str) -> NDArray[np.float64]:
+        estimate, far = getattr(prediction, name), getattr(prediction, f"{name}_{side}")
+        return np.asarray(estimate + caution * np.where(np.isnan(far), 0, far - estimate))
+
+    return Ends(
+        agreement=end("agreement", "low"),
+        tokens_per_second=end("tokens_per_second", "low"),
+        seconds_per_request=end("seconds_per_request", "high"),
+    )
+
+
+def require_usable(prediction: Prediction, caution: float, **floors: float | None) -> None:
+    """Raise ValueError for a floor or a caution outside [0, 1], or a prediction without throughput."""
+    for name, value in {**floors, "caution": caution}.items():
+        if value is not None and not 0 <= value <= 1:
+            remedy = {"minimum_agreement": "1 asks for lossless text", "caution": "0 takes estimates as they are"}
+            raise ValueError(f"`{name}` must lie in [0, 1], got {value}; {remedy.get(name, 'it is a share')}")
     if np.isnan(prediction.tokens_per_second).any():
         raise ValueError("`prediction` must have throughput, got NaN: latency was not measured; calibrate with timing")
-    feasible = np.flatnonzero(prediction.agreement >= minimum_agreement)
-    if not feasible.size:
-        best = _choice(prediction, int(np.argmax(prediction.agreement)))
-        msg = f"`minimum_agreement` must be within reach, got {minimum_agreement}; the best available is "
-        raise ValueError(f"{msg}{best.agreement:.3f} at effort {best.effort}, {best.rule}")
-    order = np.lexsort((-prediction.agreement, prediction.effort, -prediction.tokens_per_second))
-    ranked = [_choice(prediction, row) for row in order if row in feasible]
-    best = ranked[0]
-    runner_up = next((choice for choice in ranked if choice.effort != best.effort), None)
-    reason = f"fastest of {len(ranked)} configurations with agreement of at least {minimum_agreement:g}"
-    if runner_up is not None:
-        gain = best.tokens_per_second / runner_up.tokens_per_second - 1
-        reason += f"; {gain:.0%} faster than the best at effort {runner_up.effort} ({runner_up.rule})"
-    return Recommendation(**vars(best), runner_up=runner_up, reason=reason)
 
 
-def _choice(prediction: Prediction, row: int) -> Choice:
+def choice(prediction: Prediction, row: int) -> Choice:
+    """Return one cell of a prediction."""
     return Choice(
         effort=int(prediction.effort[row]),
         rule=str(prediction.rule[row]),
         agreement=float(prediction.agreement[row]),
         tokens_per_second=float(prediction.tokens_per_second[row]),
+        seconds_per_request=float(prediction.seconds_per_request[row]),
     )
+
+
+def _accuracy(prediction: Prediction, measurements: Measurements | None, caution: float) -> NDArray[np.float64]:
+    """Measured accuracy of each predicted cell, moved towards the low end of its interval; NaN where not scored."""
+    if measurements is None:
+        return np.full(len(prediction), math.nan)
+    low = measurements.accuracy + caution * (measurements.accuracy_low - measurements.accuracy)
+    measured = dict(zip(zip(measurements.effort.tolist(), measurements.rule.tolist(), strict=True), low, strict=True))
+    cells = zip(prediction.effort.tolist(), prediction.rule.tolist(), strict=True)
+    return np.array([measured.get(cell, math.nan) for cell in cells])
+
+
+def _limited(ends: Ends, accuracy: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """What each limit speaks of, turned so that more is better."""
+    return {
+        "minimum_agreement": ends.agreement,
+        "maximum_seconds": -ends.seconds_per_request,
+        "minimum_accuracy": accuracy,
+    }
+
+
+def _within(values: Mapping[str, NDArray[np.float64]], asked: Mapping[str, float]) -> NDArray[np.bool_]:
+    """Which cells keep all limits; NaN keeps none."""
+    kept = [values[name] >= (-limit if name == "maximum_seconds" else limit) for name, limit in asked.items()]
+    return np.logical_and.reduce(kept) if kept else np.ones(len(values["minimum_agreement"]), dtype=bool)
+
+
+def _out_of_reach(prediction: Prediction, values: Mapping[str, NDArray[np.float64]], asked: Mapping[str, float]) -> str:
+    """The best available for the first limit that no cell keeps, or a word on limits that exclude each other."""
+    for name, limit in asked.items():
+        if np.isnan(values[name]).all():
+            return f"`{name}` must be about something known, got {limit}: no cell has it; record or measure it"
+        if not _within(values, {name: limit}).any():
+            row = int(np.nanargmax(values[name]))
+            best = f"{abs(values[name][row]):.3f} at effort {prediction.effort[row]}, {prediction.rule[row]}"
+            return f"`{name}` must be within reach, got {limit}; the best available is {best}"
+    limits = " and ".join(f"`{name}` {limit:g}" for name, limit in asked.items())
+    return f"{limits} must be within reach together, got none that keeps all; loosen one of them"
+
+
+def _reason(best: Choice, runner_up: Choice | None, candidates: int, asked: Mapping[str, float], penalty: float) -> str:
+    words = {
+        "minimum_agreement": "agreement of at least {:g}",
+        "maximum_seconds": "at most {:g} s per request",
+        "minimum_accuracy": "measured accuracy of at least {:g}",
+    }
+    limits = ", ".join(words[name].format(limit) for name, limit in asked.items())
+    reason = f"fastest of {candidates} configurations" + (f" with {limits}" if limits else "")
+    if runner_up is not None:
+        gain = best.tokens_per_second / runner_up.tokens_per_second - 1
+        reason += f"; {gain:.0%} faster than the best at effort {runner_up.effort} ({runner_up.rule})"
+    if penalty > 0:
+        reason += f"; certainty about the estimates would allow {penalty:.0%} more"
+    return reason

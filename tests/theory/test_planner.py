@@ -1,53 +1,169 @@
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.recordings import make_requests, make_rounds
 from tests.theory.test_prediction import latency, linear, paper_calibration
+from theory.measurements import measure
 from theory.planner import recommend
 from theory.prediction import predict
 
 GRID = linear(*np.linspace(0, 1, 11))
+LIMITS = [("minimum_agreement", floor) for floor in (0, 0.5, 0.8, 0.9, 1)] + [("maximum_seconds", 1.0)]
 
 
-@pytest.mark.parametrize("floor", [0, 0.5, 0.8, 0.9, 1])
-def test_the_fastest_configuration_above_the_floor(floor):
+def scored(prediction, correct):
+    """Measurements that scored the prediction's cells: this many of 50 prompts correct in each."""
+    prompts = [f"{i}" for i in range(50)]
+    cells = list(zip(prediction.effort.tolist(), prediction.rule.tolist(), correct, strict=True))
+    rounds = [make_rounds(50, 1, prompt=prompts, effort=[effort] * 50, rule=[rule] * 50) for effort, rule, _ in cells]
+    requests = [
+        make_requests(50, prompt=prompts, effort=[e] * 50, rule=[r] * 50, correct=(np.arange(50) < n).astype(float))
+        for e, r, n in cells
+    ]
+    return measure(type(rounds[0]).concatenate(rounds), type(requests[0]).concatenate(requests))
+
+
+@pytest.mark.parametrize("caution", [0, 1])
+@pytest.mark.parametrize(("name", "limit"), LIMITS)
+def test_the_fastest_configuration_within_a_limit(name, limit, caution):
+    """Against one pass over all cells, with the ends of the intervals where caution asks for them."""
     prediction = predict(paper_calibration(), GRID)
-    choice = recommend(prediction, minimum_agreement=floor)
-    feasible = prediction.agreement >= floor
+    best = recommend(prediction, caution=caution, **{name: limit})
+    suffix = ("_low", "_high") if caution else ("", "")
+    speed = getattr(prediction, f"tokens_per_second{suffix[0]}")
+    if name == "minimum_agreement":
+        feasible = getattr(prediction, f"agreement{suffix[0]}") >= limit
+    else:
+        feasible = getattr(prediction, f"seconds_per_request{suffix[1]}") <= limit
+    row = max(np.flatnonzero(feasible), key=lambda i: speed[i])
 
-    assert choice.tokens_per_second == prediction.tokens_per_second[feasible].max()
-    assert choice.agreement >= floor
-    others = feasible & (prediction.effort != choice.effort)
-    assert choice.runner_up.tokens_per_second == prediction.tokens_per_second[others].max()
-    assert choice.runner_up.effort != choice.effort
-    assert str(choice.runner_up.effort) in choice.reason
+    assert (best.effort, best.rule) == (prediction.effort[row], prediction.rule[row])
+    assert best.tokens_per_second == prediction.tokens_per_second[row]
+    assert best.agreement == prediction.agreement[row]
+    assert best.seconds_per_request == prediction.seconds_per_request[row]
+    others = feasible & (prediction.effort != best.effort)
+    if others.any():
+        assert best.runner_up.tokens_per_second in prediction.tokens_per_second[others & (speed == speed[others].max())]
+        assert best.runner_up.effort != best.effort
+        assert f"effort {best.runner_up.effort}" in best.reason
 
 
-def test_a_tie_goes_to_the_smaller_effort_and_the_better_agreement():
+def test_without_limits_the_fastest_of_all():
+    prediction = predict(paper_calibration(), GRID)
+
+    assert recommend(prediction, caution=0).tokens_per_second == prediction.tokens_per_second.max()
+    assert recommend(prediction).reason.startswith("fastest of 44 configurations;")
+
+
+def test_a_tie_goes_to_the_smaller_effort_and_then_to_the_better_agreement():
     calibration = paper_calibration(latency=latency(b=0.0), divergence=(0.5,) * 4)
+    alike = replace(calibration, divergence_low=(0.4,) * 4, divergence_high=(0.6,) * 4)
 
-    assert recommend(predict(calibration, GRID), minimum_agreement=0.9).effort == 1
-    flat = predict(calibration, linear(1, 0))
-    tied = replace(flat, tokens_per_second=np.ones(8))
-    assert recommend(tied, minimum_agreement=0).agreement == 1
+    assert recommend(predict(alike, GRID), minimum_agreement=0.9).effort == 1
+    flat = predict(alike, linear(1, 0))
+    tied = replace(flat, tokens_per_second=np.ones(8), tokens_per_second_low=np.ones(8))
+    assert recommend(tied).agreement == 1
 
 
 def test_one_effort_has_no_runner_up():
     calibration = paper_calibration(efforts=(2,), divergence=(0.5,), divergence_low=(0.4,), divergence_high=(0.6,))
 
-    assert recommend(predict(calibration, GRID)).runner_up is None
+    assert recommend(predict(calibration, GRID), minimum_agreement=0.99).runner_up is None
 
 
-def test_a_floor_out_of_reach_names_the_best_available():
-    prediction = predict(paper_calibration(), linear(1))
+def test_the_penalty_is_what_certainty_would_gain():
+    """At a floor of .8, d_1 = .566 allows leniency .35 as estimated, and .34 at the worse end, .586."""
+    prediction = predict(
+        paper_calibration(efforts=(1,), divergence=(0.566,), divergence_low=(0.546,), divergence_high=(0.586,)),
+        linear(0.34, 0.35),
+    )
+    careful, bold = (recommend(prediction, minimum_agreement=0.8, caution=caution) for caution in (1, 0))
 
-    with pytest.raises(ValueError, match=r"got 0.99; the best available is 0.640 at effort 4, linear:1"):
-        recommend(prediction)
-    with pytest.raises(ValueError, match=r"`minimum_agreement` must lie in \[0, 1\], got 1.5"):
-        recommend(prediction, minimum_agreement=1.5)
+    assert (careful.rule, bold.rule) == ("linear:0.34", "linear:0.35")
+    assert careful.uncertainty_penalty == pytest.approx(bold.tokens_per_second / careful.tokens_per_second - 1)
+    assert "certainty about the estimates would allow" in careful.reason
+    assert bold.uncertainty_penalty == 0
+    assert "certainty" not in bold.reason
 
 
-def test_throughput_must_be_predicted():
+def test_caution_prefers_what_is_known_better():
+    """Cell 1 is estimated faster, but may be far slower."""
+    prediction = predict(paper_calibration(), linear(0))
+    unsure = replace(
+        prediction, tokens_per_second=np.array([9.0, 8, 1, 1]), tokens_per_second_low=np.array([2.0, 7, 1, 1])
+    )
+
+    assert recommend(unsure, caution=0).effort == 1
+    assert recommend(unsure, caution=1).effort == 2
+    assert recommend(unsure, caution=0.1).effort == 1
+
+
+def test_without_intervals_the_estimate_has_to_do():
+    unknown = (None,) * 4
+    prediction = predict(paper_calibration(divergence_low=unknown, divergence_high=unknown), GRID)
+
+    assert vars(recommend(prediction, caution=1)) == vars(recommend(prediction, caution=0))
+
+
+def test_accuracy_is_taken_from_measurements():
+    prediction = predict(paper_calibration(), linear(0, 1))
+    correct = [50, 20, 50, 30, 50, 40, 50, 45]
+    best = recommend(prediction, minimum_accuracy=0.8, measurements=scored(prediction, correct), caution=0)
+
+    assert (best.effort, best.rule) == (3, "linear:1"), "effort 1 and 2 are faster there, but too often wrong"
+    assert "measured accuracy of at least 0.8" in best.reason
+    # 40 of 50 is .8 exactly, but its 95 % interval reaches down to .67; 50 of 50 reaches down to .93
+    assert recommend(prediction, minimum_accuracy=0.8, measurements=scored(prediction, correct)).rule == "linear:0"
+
+
+def test_cells_that_were_not_scored_are_no_candidates():
+    prediction = predict(paper_calibration(), linear(0, 1))
+    some = scored(prediction, [50] * 8).select([0, 2])
+    best = recommend(prediction, minimum_accuracy=0.5, measurements=some)
+
+    assert (best.effort, best.rule) in list(zip(some.effort, some.rule, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"minimum_agreement": 0.99},
+            r"`minimum_agreement` must be within reach, got 0.99; .* 0.620 at effort 4, linear:1",
+        ),
+        (
+            {"maximum_seconds": 0.001},
+            r"`maximum_seconds` must be within reach, got 0.001; the best available is 0\.\d+ at",
+        ),
+        ({"minimum_agreement": 1.5}, r"`minimum_agreement` must lie in \[0, 1\], got 1.5; 1 asks for lossless text"),
+        ({"minimum_accuracy": -1}, r"`minimum_accuracy` must lie in \[0, 1\], got -1; it is a share"),
+        ({"caution": 2}, r"`caution` must lie in \[0, 1\], got 2"),
+        ({"minimum_accuracy": 0.5}, "`measurements` must be given with `minimum_accuracy` 0.5, got None"),
+    ],
+)
+def test_limits_that_cannot_be_kept_are_named(limits, message):
+    with pytest.raises(ValueError, match=message):
+        recommend(predict(paper_calibration(), linear(1)), **limits)
+
+
+def test_limits_that_exclude_each_other():
+    prediction = predict(paper_calibration(), linear(0, 1))
+    fastest = prediction.seconds_per_request_high.min()
+
+    with pytest.raises(
+        ValueError, match=r"`minimum_agreement` 0.99 and `maximum_seconds` .* must be within reach together"
+    ):
+        recommend(prediction, minimum_agreement=0.99, maximum_seconds=fastest)
+
+
+def test_a_limit_on_what_is_not_known():
+    unfinished = predict(paper_calibration(tokens_per_request=None), linear(0))
+
+    assert math.isnan(recommend(unfinished).seconds_per_request)
+    with pytest.raises(ValueError, match="`maximum_seconds` must be about something known, got 1: no cell has it"):
+        recommend(unfinished, maximum_seconds=1)
     with pytest.raises(ValueError, match="latency was not measured; calibrate with timing"):
         recommend(predict(paper_calibration(latency=None), GRID))
