@@ -1,5 +1,7 @@
 """Hypothesis strategies in the words of the domain, simple values first, with the corners where rules break."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -22,19 +24,36 @@ cactus_rules = st.builds(CactusAcceptance, budget=budgets, solver=st.sampled_fro
 rules = linear_rules | cactus_rules
 
 
+@dataclass(frozen=True)
+class TabulatedRule:
+    """A verification rule given by numbers alone: acceptance (V,) and replacement (V, V) of each drafted token."""
+
+    accepted: Distribution
+    replacement: Distribution
+
+    def probability(self, p: Distribution, q: Distribution, /) -> Distribution:
+        return self.accepted
+
+    def residual(self, p: Distribution, q: Distribution, drafted: NDArray[np.int64], /) -> Distribution:
+        return self.replacement[drafted]
+
+
 @st.composite
 def distributions(draw: st.DrawFn, size: int) -> Distribution:
-    """Points of the simplex: uniform, point mass, exact zeros, generic, and one with a tiny probability."""
-    kind = draw(st.sampled_from(["uniform", "point mass", "exact zeros", "generic", "tiny"]))
+    """Points of the simplex: uniform, point mass, exact zeros, generic, and with a tiny or subnormal probability."""
+    kind = draw(st.sampled_from(["uniform", "point mass", "exact zeros", "generic", "tiny", "subnormal"]))
     if kind == "uniform":
         return np.full(size, 1 / size)
     if kind == "point mass":
         return np.eye(size)[draw(st.integers(0, size - 1))]
-    weights = np.array(draw(st.lists(st.integers(1, 1000), min_size=size, max_size=size)), dtype=float)
+    if size > 8:  # beyond what shrinking makes readable, one seed is drawn instead of many weights
+        weights = np.random.default_rng(draw(st.integers(0, 2**32 - 1))).integers(1, 1001, size).astype(float)
+    else:
+        weights = np.array(draw(st.lists(st.integers(1, 1000), min_size=size, max_size=size)), dtype=float)
     if kind == "exact zeros":
         weights[draw(st.lists(st.integers(1, size - 1), min_size=1))] = 0
-    if kind == "tiny":
-        weights[draw(st.integers(1, size - 1))] *= 1e-200
+    if kind in ("tiny", "subnormal"):
+        weights[draw(st.integers(1, size - 1))] *= 1e-200 if kind == "tiny" else 1e-317
     return weights / weights.sum()
 
 
@@ -52,6 +71,23 @@ def pairs(draw: st.DrawFn, size: int = 4) -> tuple[Distribution, Distribution]:
     if kind == "disjoint":
         p, q = np.concatenate([p, np.zeros(size)]), np.concatenate([np.zeros(size), q])
     return p, q
+
+
+wide_pairs = st.integers(2, 64).flatmap(pairs)
+
+
+@st.composite
+def arbitrary_rules(draw: st.DrawFn, size: int) -> TabulatedRule:
+    """Any acceptance probability and any replacement for each drafted token."""
+    accepted = np.array(draw(st.lists(probabilities, min_size=size, max_size=size)))
+    return TabulatedRule(accepted, np.stack([draw(distributions(size)) for _ in range(size)]))
+
+
+@st.composite
+def raised(draw: st.DrawFn, p: Distribution) -> Distribution:
+    """Any probability from the verifier's up to 1, for each token."""
+    share = np.array(draw(st.lists(probabilities, min_size=p.size, max_size=p.size)))
+    return np.maximum(p, p + share * (1 - p))
 
 
 @st.composite

@@ -34,6 +34,47 @@ def accept_prefix(acceptance: Array, uniforms: Array, /) -> Array:
     return xp.count_nonzero(xp.cumulative_sum(rejected, axis=-1) == 0, axis=-1)
 
 
+def mixture(p: Array, q: Array, leniency: Array | float, /) -> Array:
+    """Mix drafter into verifier, ``(1 - λ) p + λ q`` (Eq. 5), elementwise; exactly ``p`` at 0 and ``q`` at 1."""
+    return (1 - leniency) * p + leniency * q
+
+
+def acceptance_probability(target: Array, q: Array, /) -> Array:
+    """Return ``min(1, target / q)``, elementwise; 0 where ``q = 0``.
+
+    It divides only where the quotient is below 1, so it cannot overflow.
+    """
+    xp = array_namespace(target, q)
+    enough = target >= q
+    ratio = xp.where(enough, 1.0, target / xp.where(enough, 1.0, q))
+    return xp.where(q == 0, 0.0, ratio)
+
+
+def replacement_law(target: Array, q: Array, /) -> Array:
+    """Return ``normalize([target - q]_+)``, ``(..., V)``, or the target itself where rounding leaves no excess."""
+    xp = array_namespace(target, q)
+    excess = xp.clip(target - q, 0.0)
+    total = xp.sum(excess, axis=-1, keepdims=True)
+    return xp.where(total > 0, excess / xp.where(total > 0, total, 1.0), target)
+
+
+def drafted_probability(p: Array, drafted: Array, /) -> Array:
+    """Return the drafted tokens' probabilities, ``(..., V) -> (...)``; 0 for an id outside the vocabulary."""
+    xp = array_namespace(p, drafted)
+    return xp.sum(xp.where(_chosen(p, drafted), p, 0.0), axis=-1)
+
+
+def raise_and_rescale(p: Array, drafted: Array, gamma: Array, /) -> Array:
+    """Return ``p`` with the drafted token's probability raised to γ and the rest rescaled, ``(..., V)``.
+
+    An id outside the vocabulary raises nothing.
+    """
+    xp = array_namespace(p, drafted, gamma)
+    rest = 1 - drafted_probability(p, drafted)
+    scale = (1 - gamma) / xp.where(rest > 0, rest, 1.0)
+    return xp.where(_chosen(p, drafted), gamma[..., None], p * scale[..., None])
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinearAcceptance:
     """Mix drafter into verifier: target ``(1 - λ) p + λ q`` (Eq. 5), the optimum of Theorem 1.
@@ -58,18 +99,15 @@ class LinearAcceptance:
 
     def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
         """Return the acceptance probability of drafted tokens, elementwise; 0 where ``q_drafted`` is 0."""
-        return _accept(self._mix(p_drafted, q_drafted), q_drafted)
+        return acceptance_probability(mixture(p_drafted, q_drafted, self.leniency), q_drafted)
 
     def target(self, p: Array, q: Array, drafted: Array, /) -> Array:
         """Return the relaxed target, ``(..., V)``; it does not depend on ``drafted``."""
-        return self._mix(p, q)
+        return mixture(p, q, self.leniency)
 
     def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
         """Return the distribution that replaces a rejected token, ``(..., V)``."""
-        return _residual(self.target(p, q, drafted), q)
-
-    def _mix(self, p: Array, q: Array) -> Array:
-        return (1 - self.leniency) * p + self.leniency * q
+        return replacement_law(self.target(p, q, drafted), q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +141,15 @@ class CactusAcceptance:
 
     def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
         """Return the acceptance probability of drafted tokens, elementwise; 0 where ``q_drafted`` is 0."""
-        return _accept(self._raise(p_drafted), q_drafted)
+        return acceptance_probability(self._raise(p_drafted), q_drafted)
 
     def target(self, p: Array, q: Array, drafted: Array, /) -> Array:
         """Return the relaxed target, ``(..., V)``; an id outside the vocabulary leaves ``p`` as it is."""
-        xp = array_namespace(p, q, drafted)
-        chosen = xp.arange(p.shape[-1], device=device(p)) == drafted[..., None]
-        p_drafted = xp.sum(xp.where(chosen, p, 0.0), axis=-1, keepdims=True)
-        gamma = self._raise(p_drafted)
-        scale = (1 - gamma) / xp.where(p_drafted < 1, 1 - p_drafted, 1.0)
-        return xp.where(chosen, gamma, p * scale)
+        return raise_and_rescale(p, drafted, self._raise(drafted_probability(p, drafted)))
 
     def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
         """Return the distribution that replaces a rejected token, ``(..., V)``."""
-        return _residual(self.target(p, q, drafted), q)
+        return replacement_law(self.target(p, q, drafted), q)
 
     def _raise(self, p: Array) -> Array:
         solve = raised_probability if self.solver == "exact" else raised_probability_taylor
@@ -188,20 +221,10 @@ def raised_probability_taylor(p: Array, budget: Array | float) -> Array:
     return xp.clip(p + xp.sqrt(2 * budget * p * (1 - p)), None, 1.0)
 
 
-def _accept(target: Array, q: Array) -> Array:
-    """``min(1, target / q)``, 0 where ``q = 0``; divides only where the quotient is below 1, so it cannot overflow."""
-    xp = array_namespace(target, q)
-    enough = target >= q
-    ratio = xp.where(enough, 1.0, target / xp.where(enough, 1.0, q))
-    return xp.where(q == 0, 0.0, ratio)
-
-
-def _residual(target: Array, q: Array) -> Array:
-    """``normalize([target - q]_+)``, or the target itself where rounding leaves no excess."""
-    xp = array_namespace(target, q)
-    excess = xp.clip(target - q, 0.0)
-    total = xp.sum(excess, axis=-1, keepdims=True)
-    return xp.where(total > 0, excess / xp.where(total > 0, total, 1.0), target)
+def _chosen(p: Array, drafted: Array) -> Array:
+    """Which entries of ``p`` belong to the drafted tokens, ``(..., V)``."""
+    xp = array_namespace(p, drafted)
+    return xp.arange(p.shape[-1], device=device(p)) == drafted[..., None]
 
 
 def _canonical(value: float) -> str:
