@@ -100,11 +100,11 @@ def comparison(result: Comparison, calibrated: Path) -> str:
         (
             f"{result.effort[i]}",
             result.rule[i],
-            f"{result.predicted_tokens_per_round[i]:.2f}",
-            f"{result.measured_tokens_per_round[i]:.2f}",
-            f"{result.predicted_tokens_per_second[i]:.0f}",
-            f"{result.measured_tokens_per_second[i]:.0f}",
-            f"{100 * result.relative_error_tokens_per_second[i]:+.1f} %",
+            f"{result.tokens_per_round.predicted[i]:.2f}",
+            f"{result.tokens_per_round.measured[i]:.2f}",
+            f"{result.tokens_per_second.predicted[i]:.0f}",
+            f"{result.tokens_per_second.measured[i]:.0f}",
+            f"{100 * result.tokens_per_second.relative[i]:+.1f} %",
         )
         for i in range(len(result.effort))
     ]

@@ -1,13 +1,100 @@
-"""Comparison: a prediction beside what was measured, cell by cell."""
+"""Comparison: a prediction beside what was measured, cell by cell, and what trusting the prediction would cost."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from theory.estimates import NORMAL_QUANTILE
 from theory.measurements import Measurements
+from theory.planner import Choice, recommend
 from theory.prediction import Prediction
+
+FLOORS = (1.0, 0.99, 0.98, 0.95, 0.9, 0.8)
+"""Floors on agreement at which regret is told."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Errors:
+    """One quantity of M cells, predicted and measured; NaN stands for what is not known.
+
+    Attributes
+    ----------
+    predicted, low, high : (M,)
+        Estimate and 95 % interval.
+    measured, measured_se : (M,)
+        With its standard error over prompts.
+    repeated : (M,)
+        The same measured in another run.
+    """
+
+    predicted: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    measured_se: NDArray[np.float64]
+    repeated: NDArray[np.float64]
+
+    @property
+    def relative(self) -> NDArray[np.float64]:
+        """Relative error, predicted / measured - 1, (M,)."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def inside(self) -> NDArray[np.float64]:
+        """1 where the measured value lies in the predicted interval, 0 where not, NaN without interval, (M,)."""
+        known = ~np.isnan(self.low + self.high + self.measured)
+        return np.where(known, (self.low <= self.measured) & (self.measured <= self.high), np.nan)
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """How far the measurement itself is uncertain, relative, (M,).
+
+        The larger of its 95 % reach, 1.96 standard errors, and its difference from another run.
+        """
+        reach = NORMAL_QUANTILE * self.measured_se / self.measured
+        return np.fmax(reach, np.abs(self.repeated / self.measured - 1))
+
+    @property
+    def within_spread(self) -> NDArray[np.bool_]:
+        """Where the error is smaller than the spread, so that it says nothing about the prediction, (M,)."""
+        return np.abs(self.relative) < self.spread
+
+    @property
+    def median(self) -> float:
+        """Median of the absolute relative error."""
+        return float(np.median(np.abs(self.relative)))
+
+    @property
+    def maximum(self) -> float:
+        """Largest absolute relative error."""
+        return float(np.max(np.abs(self.relative)))
+
+    @property
+    def kendall_tau(self) -> float:
+        """Rank correlation (tau-b) of predicted and measured; NaN for fewer than two cells."""
+        if len(self.measured) < 2:
+            return np.nan
+        return float(stats.kendalltau(self.predicted, self.measured).statistic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regret:
+    """What it costs to run what the prediction recommends under a floor on agreement.
+
+    ``recommended`` and ``best`` carry their measured values; ``best`` is the fastest whose measured agreement reaches
+    the floor. ``regret`` is the share of its throughput that is lost, and ``shortfall`` by how much the agreement of
+    the recommended configuration misses the floor: where that is not 0, the regret is not a fair price.
+    """
+
+    floor: float
+    recommended: Choice
+    best: Choice
+    regret: float
+    shortfall: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -16,64 +103,119 @@ class Comparison:
 
     Attributes
     ----------
+    model
+        Of the prediction.
     effort, rule : (M,)
         The cell.
-    relative_error_tokens_per_second, relative_error_tokens_per_round : (M,)
-        Relative error, predicted / measured - 1.
-    tokens_per_second_inside, tokens_per_round_inside : (M,)
-        Whether the measured value lies within the predicted 95 % interval.
-    median_error, maximum_error
-        Of the absolute relative error of tokens per second; NaN without timing.
-    kendall_tau
-        Rank correlation of predicted and measured tokens per second; NaN for fewer than two cells.
+    acceptance_rate, agreement, tokens_per_round, tokens_per_second, seconds_per_request
+        `Errors` of each quantity.
+    regrets
+        One for each floor that some cell reaches; empty without timing.
     """
 
+    model: str
     effort: NDArray[np.int64]
     rule: NDArray[np.str_]
-    predicted_tokens_per_second: NDArray[np.float64]
-    measured_tokens_per_second: NDArray[np.float64]
-    relative_error_tokens_per_second: NDArray[np.float64]
-    tokens_per_second_inside: NDArray[np.bool_]
-    predicted_tokens_per_round: NDArray[np.float64]
-    measured_tokens_per_round: NDArray[np.float64]
-    relative_error_tokens_per_round: NDArray[np.float64]
-    tokens_per_round_inside: NDArray[np.bool_]
-    median_error: float
-    maximum_error: float
-    kendall_tau: float
+    acceptance_rate: Errors
+    agreement: Errors
+    tokens_per_round: Errors
+    tokens_per_second: Errors
+    seconds_per_request: Errors
+    regrets: tuple[Regret, ...]
 
     def __len__(self) -> int:
         return len(self.effort)
 
 
-def compare(prediction: Prediction, measurements: Measurements) -> Comparison:
-    """Match cells by effort and rule label and set prediction against measurement."""
-    measured_row = {cell: row for row, cell in enumerate(zip(measurements.effort, measurements.rule, strict=True))}
-    pairs = [
-        (row, measured_row[cell])
-        for row, cell in enumerate(zip(prediction.effort, prediction.rule, strict=True))
-        if cell in measured_row
-    ]
-    if not pairs:
+QUANTITIES = tuple(spec.name for spec in fields(Comparison) if spec.type is Errors)
+
+
+def compare(
+    prediction: Prediction,
+    measurements: Measurements,
+    *,
+    repeat: Measurements | None = None,
+    floors: Sequence[float] = FLOORS,
+) -> Comparison:
+    """Match cells by effort and rule label and set prediction against measurement.
+
+    Parameters
+    ----------
+    prediction, measurements
+        At least one cell must be in both.
+    repeat
+        Another run of the same sweep with other random numbers, to show the spread of the measurement itself.
+    floors
+        Floors on agreement at which regret is told: what the prediction's estimates would choose there (`recommend`
+        without caution, among the cells in both) against the best measured one.
+    """
+    common = [cell for cell in _cells(prediction) if cell in set(_cells(measurements))]
+    if not common:
         raise ValueError("`prediction` and `measurements` must share a cell, got none; predict the rules of the sweep")
-    ours, theirs = np.array(pairs).T
-    speed = prediction.tokens_per_second[ours], measurements.tokens_per_second[theirs]
-    tokens = prediction.tokens_per_round[ours], measurements.tokens_per_round[theirs]
-    speed_error, tokens_error = speed[0] / speed[1] - 1, tokens[0] / tokens[1] - 1
-    speed_low, speed_high = prediction.tokens_per_second_low[ours], prediction.tokens_per_second_high[ours]
-    tokens_low, tokens_high = prediction.tokens_per_round_low[ours], prediction.tokens_per_round_high[ours]
+    ours, theirs = _rows(prediction, common), _rows(measurements, common)
+
+    def errors(name: str) -> Errors:
+        again = {} if repeat is None else dict(zip(_cells(repeat), getattr(repeat, name).tolist(), strict=True))
+        return Errors(
+            predicted=getattr(prediction, name)[ours],
+            low=getattr(prediction, f"{name}_low")[ours],
+            high=getattr(prediction, f"{name}_high")[ours],
+            measured=getattr(measurements, name)[theirs],
+            measured_se=getattr(measurements, f"{name}_se")[theirs],
+            repeated=np.array([again.get(cell, np.nan) for cell in common]),
+        )
+
     return Comparison(
+        model=prediction.model,
         effort=prediction.effort[ours],
         rule=prediction.rule[ours],
-        predicted_tokens_per_second=speed[0],
-        measured_tokens_per_second=speed[1],
-        relative_error_tokens_per_second=speed_error,
-        tokens_per_second_inside=(speed_low <= speed[1]) & (speed[1] <= speed_high),
-        predicted_tokens_per_round=tokens[0],
-        measured_tokens_per_round=tokens[1],
-        relative_error_tokens_per_round=tokens_error,
-        tokens_per_round_inside=(tokens_low <= tokens[1]) & (tokens[1] <= tokens_high),
-        median_error=float(np.median(np.abs(speed_error))),
-        maximum_error=float(np.max(np.abs(speed_error))),
-        kendall_tau=float(stats.kendalltau(*speed).statistic) if len(pairs) > 1 else np.nan,
+        **{name: errors(name) for name in QUANTITIES},
+        regrets=tuple(_regrets(_restricted(prediction, ours), measurements.select(theirs), floors)),
     )
+
+
+def _regrets(prediction: Prediction, measured: Measurements, floors: Sequence[float]) -> Iterator[Regret]:
+    """The regret at each floor that some cell reaches, for a prediction and measurements of the same cells."""
+    if np.isnan(prediction.tokens_per_second).any() or np.isnan(measured.tokens_per_second).any():
+        return
+    for floor in floors:
+        reaches = measured.agreement >= floor
+        if not reaches.any() or not (prediction.agreement >= floor).any():
+            continue
+        best = _measured_choice(measured, int(np.argmax(np.where(reaches, measured.tokens_per_second, 0))))
+        advised = recommend(prediction, minimum_agreement=floor, caution=0)
+        row = _cells(measured).index((advised.effort, advised.rule))
+        recommended = _measured_choice(measured, row)
+        yield Regret(
+            floor=floor,
+            recommended=recommended,
+            best=best,
+            regret=1 - recommended.tokens_per_second / best.tokens_per_second,
+            shortfall=max(0.0, floor - recommended.agreement),
+        )
+
+
+def _measured_choice(measured: Measurements, row: int) -> Choice:
+    return Choice(
+        effort=int(measured.effort[row]),
+        rule=str(measured.rule[row]),
+        **{
+            name: float(getattr(measured, name)[row])
+            for name in ("agreement", "tokens_per_second", "seconds_per_request")
+        },
+    )
+
+
+def _cells(table: Prediction | Measurements) -> list[tuple[int, str]]:
+    return list(zip(table.effort.tolist(), table.rule.tolist(), strict=True))
+
+
+def _rows(table: Prediction | Measurements, cells: Sequence[tuple[int, str]]) -> NDArray[np.int64]:
+    place = {cell: row for row, cell in enumerate(_cells(table))}
+    return np.array([place[cell] for cell in cells])
+
+
+def _restricted(prediction: Prediction, rows: NDArray[np.int64]) -> Prediction:
+    columns: dict[str, Any] = {spec.name: getattr(prediction, spec.name) for spec in fields(prediction)}
+    arrays = {name: values[rows] for name, values in columns.items() if isinstance(values, np.ndarray)}
+    return Prediction(**(columns | arrays))

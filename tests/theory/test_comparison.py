@@ -1,23 +1,30 @@
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from tests.recordings import make_requests, make_rounds
 from tests.theory.test_prediction import linear, paper_calibration
-from theory.comparison import compare
+from theory.comparison import QUANTITIES, compare
 from theory.measurements import measure
 from theory.prediction import predict
 
 
-def measured(tokens_per_second):
-    """Cells of efforts 1.. at leniency 0, measured at the given speeds and one token a round."""
+def measured(tokens_per_second, rule="linear:0", divergence=0.5):
+    """Cells of efforts 1.. measured at the given speeds, with one token a round and leniency times .5 spent."""
     count = len(tokens_per_second)
     effort = np.arange(1, count + 1)
-    requests = make_requests(
-        count, prompt=["a"] * count, effort=effort, seconds=10 / np.asarray(tokens_per_second, float)
+    speeds = np.asarray(tokens_per_second, float)
+    requests = make_requests(count, prompt=["a"] * count, effort=effort, rule=[rule] * count, seconds=10 / speeds)
+    slots = np.full((count, 2), divergence)
+    return measure(
+        make_rounds(count, 2, prompt=["a"] * count, effort=effort, rule=[rule] * count, divergence=slots), requests
     )
-    return measure(make_rounds(count, 2, prompt=["a"] * count, effort=effort), requests)
+
+
+def together(*measurements):
+    return type(measurements[0]).concatenate(measurements)
 
 
 def test_cells_are_matched_by_effort_and_rule():
@@ -26,34 +33,117 @@ def test_cells_are_matched_by_effort_and_rule():
     assert comparison.effort.tolist() == [1, 2]
     assert comparison.rule.tolist() == ["linear:0", "linear:0"]
     assert len(comparison) == 2
+    assert comparison.model == "iid"
 
 
 def test_errors_are_relative_to_the_measurement():
     prediction = predict(paper_calibration(), linear(0))
     speeds = prediction.tokens_per_second / [1.5, 1, 0.5, 1]
-    comparison = compare(prediction, measured(speeds))
+    errors = compare(prediction, measured(speeds)).tokens_per_second
 
-    assert comparison.relative_error_tokens_per_second == pytest.approx([0.5, 0, -0.5, 0])
-    assert (comparison.median_error, comparison.maximum_error) == (pytest.approx(0.25), pytest.approx(0.5))
-    assert comparison.relative_error_tokens_per_round == pytest.approx(prediction.tokens_per_round - 1)
-    assert comparison.tokens_per_second_inside.tolist() == [False, True, False, True]
-    assert not comparison.tokens_per_round_inside.any()
+    assert errors.relative == pytest.approx([0.5, 0, -0.5, 0])
+    assert (errors.median, errors.maximum) == (pytest.approx(0.25), pytest.approx(0.5))
+    assert errors.inside.tolist() == [0, 1, 0, 1]
 
 
-def test_rank_correlation():
+def test_every_quantity_is_compared():
+    comparison = compare(predict(paper_calibration(), linear(0)), measured([50, 40, 30, 20]))
+
+    assert set(QUANTITIES) == {
+        "acceptance_rate", "agreement", "tokens_per_round", "tokens_per_second", "seconds_per_request"
+    }  # fmt: skip
+    for name in QUANTITIES:
+        errors = getattr(comparison, name)
+        assert errors.predicted.shape == errors.measured.shape == (4,)
+    assert comparison.tokens_per_round.relative == pytest.approx(comparison.tokens_per_round.predicted - 1)
+    assert not comparison.tokens_per_round.inside.any()
+    assert comparison.seconds_per_request.measured == pytest.approx([10 / 50, 10 / 40, 10 / 30, 10 / 20])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rank_correlation_by_counting_pairs(seed):
     prediction = predict(paper_calibration(), linear(0))
+    speeds = np.random.default_rng(seed).permutation(4) + 1.0
+    score = [
+        np.sign((prediction.tokens_per_second[i] - prediction.tokens_per_second[j]) * (speeds[i] - speeds[j]))
+        for i, j in combinations(range(4), 2)
+    ]
 
-    assert compare(prediction, measured(prediction.tokens_per_second * 3)).kendall_tau == pytest.approx(1)
-    assert compare(prediction, measured(1 / prediction.tokens_per_second)).kendall_tau == pytest.approx(-1)
-    assert np.isnan(compare(prediction, measured([50])).kendall_tau)
+    assert compare(prediction, measured(speeds)).tokens_per_second.kendall_tau == pytest.approx(np.mean(score))
 
 
-def test_without_timing_only_the_tokens_are_compared():
+def test_one_cell_has_no_ranking():
+    assert np.isnan(compare(predict(paper_calibration(), linear(0)), measured([50])).tokens_per_second.kendall_tau)
+
+
+def test_without_intervals_nothing_is_inside_or_outside():
+    unknown = (None,) * 4
+    prediction = predict(paper_calibration(divergence_low=unknown, divergence_high=unknown), linear(0))
+
+    assert np.isnan(compare(prediction, measured([50, 40])).tokens_per_second.inside).all()
+
+
+def test_an_error_below_the_spread_says_nothing():
+    """Two prompts at 8 and 12 tokens a second: the standard error is 2 of 9.6, so an error of 30 % could be chance."""
+    rounds = make_rounds(2, 2, prompt=["a", "b"])
+    measurements = measure(rounds, make_requests(2, prompt=["a", "b"], seconds=[10 / 8, 10 / 12]))
+    prediction = predict(paper_calibration(), linear(0))
+    near = replace(prediction, tokens_per_second=np.full(4, 9.6 * 1.3))
+    far = replace(prediction, tokens_per_second=np.full(4, 9.6 * 1.5))
+    errors = compare(near, measurements).tokens_per_second
+
+    assert errors.measured == pytest.approx([9.6])
+    assert errors.spread == pytest.approx(1.959964 * measurements.tokens_per_second_se / 9.6)
+    assert 0.3 < errors.spread[0] < 0.5
+    assert errors.within_spread.tolist() == [True]
+    assert compare(far, measurements).tokens_per_second.within_spread.tolist() == [False]
+
+
+def test_another_run_shows_the_spread():
+    prediction = predict(paper_calibration(), linear(0))
+    run, again = measured([50, 40, 30]), measured([55, 40])
+    errors = compare(prediction, run, repeat=again).tokens_per_second
+
+    assert errors.repeated[:2].tolist() == pytest.approx([55, 40])
+    assert errors.spread[:2] == pytest.approx([0.1, 0])
+    assert np.isnan(errors.spread[2]), "one prompt, not repeated"
+    assert not errors.within_spread[2]
+
+
+def test_regret_of_a_wrong_order():
+    """Measured: effort 2 is the fastest; predicted: effort 1. Both are lossless."""
+    prediction = predict(paper_calibration(), linear(0))
+    wrong = replace(prediction, tokens_per_second=np.array([9.0, 8, 1, 1]))
+    (regret,) = compare(wrong, measured([40, 50, 10, 10]), floors=[1]).regrets
+
+    assert (regret.recommended.effort, regret.best.effort) == (1, 2)
+    assert regret.regret == pytest.approx(0.2)
+    assert regret.shortfall == 0
+    assert regret.recommended.tokens_per_second == pytest.approx(40), "the measured speed, not the predicted one"
+
+
+def test_regret_says_where_the_floor_is_missed():
+    """At floor .8 the prediction trusts leniency 1 (agreement .9 predicted, .5 measured): fast but too poor."""
+    prediction = predict(paper_calibration(), linear(0, 1))
+    hopeful = replace(prediction, agreement=np.tile([1.0, 0.9], 4), tokens_per_second=np.tile([1.0, 2.0], 4))
+    run = together(measured([40, 30, 20, 10]), measured([60, 50, 40, 30], rule="linear:1"))
+    strict, loose, free = compare(hopeful, run, floors=[1, 0.8, 0]).regrets
+
+    assert (strict.regret, strict.shortfall) == (0, 0)
+    assert loose.shortfall == pytest.approx(0.3)
+    assert loose.regret == pytest.approx(1 - 60 / 40), "negative: speed that was bought by missing the floor"
+    assert (free.regret, free.shortfall) == (0, 0)
+
+
+def test_no_regret_without_timing_or_reachable_floors():
     prediction = predict(replace(paper_calibration(), latency=None), linear(0))
     comparison = compare(prediction, measured([50, 40]))
 
-    assert np.isnan(comparison.median_error)
-    assert np.isfinite(comparison.relative_error_tokens_per_round).all()
+    assert comparison.regrets == ()
+    assert np.isnan(comparison.tokens_per_second.median)
+    assert np.isfinite(comparison.tokens_per_round.relative).all()
+    lenient = compare(predict(paper_calibration(), linear(1)), measured([50, 40], rule="linear:1"), floors=[0.99])
+    assert lenient.regrets == ()
 
 
 def test_nothing_in_common():
