@@ -56,6 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     calibration = calibrate(
         rounds,
         block_size=spec.block_size or spec.task.token_limit,
+        token_limit=spec.task.token_limit,
         identity=run.identity(),
         exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),
     )

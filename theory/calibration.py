@@ -29,8 +29,9 @@ class Calibration:
     ----------
     identity
         Pair, revisions, sampling, task, device, dtype, versions: copied verbatim from the recording.
-    block_size, efforts
-        B, and the recorded K in increasing order; the tuples below have one entry for each.
+    block_size, token_limit, efforts
+        B, the most new tokens of a request (None: no limit), and the recorded K in increasing order; the tuples below
+        have one entry for each.
     divergence, divergence_se, divergence_low, divergence_high
         d_K, the mean total variation at slots that the acceptance test reached, with its standard error clustered by
         prompt and 95 % interval (Student's t); None where one prompt cannot tell.
@@ -52,6 +53,7 @@ class Calibration:
 
     identity: dict[str, Any]
     block_size: int
+    token_limit: int | None
     efforts: tuple[int, ...]
     divergence: tuple[float, ...]
     divergence_se: tuple[float | None, ...]
@@ -93,7 +95,14 @@ class Calibration:
         return cls(**_tuples(document))
 
 
-def calibrate(rounds: Rounds, *, block_size: int, identity: dict[str, Any], exactness: tuple[str, ...]) -> Calibration:
+def calibrate(
+    rounds: Rounds,
+    *,
+    block_size: int,
+    identity: dict[str, Any],
+    exactness: tuple[str, ...],
+    token_limit: int | None = None,
+) -> Calibration:
     """Reduce rounds recorded at leniency 0 to d_K and the latency fit.
 
     Rounds of the duplicated cell (``replica`` > 0) count for the noise floor of the clock alone.
@@ -125,6 +134,7 @@ def calibrate(rounds: Rounds, *, block_size: int, identity: dict[str, Any], exac
     return Calibration(
         identity=copy.deepcopy(identity),
         block_size=block_size,
+        token_limit=token_limit,
         efforts=tuple(efforts),
         divergence=divergence,
         divergence_se=tuple(None if math.isnan(error) else error for error in errors),

@@ -42,6 +42,31 @@ def student_interval(value: float, standard_error: float, clusters: int, /) -> t
     return value - reach, value + reach
 
 
+def bootstrap_weights(clusters: int, resamples: int, rng: np.random.Generator, /) -> NDArray[np.float64]:
+    """Return how often each cluster counts, (R + 1, G): once in row 0, as drawn with replacement in the R others.
+
+    A statistic of totals follows for all resamples at once from ``weights @ totals``, with the estimate itself first.
+    """
+    drawn = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
+    return np.concatenate([np.ones((1, clusters)), drawn])
+
+
+def bootstrap_interval(draws: NDArray[np.float64], clusters: int, /) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the 95 % interval of each estimate in row 0 of ``(R + 1, ...)`` from the resamples in the rows below.
+
+    The percentiles, with their distance from the estimate stretched by ``t / z * sqrt(G / (G - 1))``: resampling G
+    clusters shows (G - 1) / G of the variance, and knows it with G - 1 degrees of freedom. For a mean of symmetric
+    values this gives `student_interval`. NaN for one cluster, and where a resample left the statistic undefined.
+    """
+    estimate, resampled = draws[0], draws[1:]
+    if clusters < 2:
+        return np.full_like(estimate, math.nan), np.full_like(estimate, math.nan)
+    student = float(stats.t.ppf((1 + CONFIDENCE) / 2, clusters - 1))
+    stretch = student / NORMAL_QUANTILE * math.sqrt(clusters / (clusters - 1))
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return np.asarray(estimate + stretch * (low - estimate)), np.asarray(estimate + stretch * (high - estimate))
+
+
 def wilson_interval(successes: float, trials: int, /) -> tuple[float, float]:
     """Return the 95 % Wilson interval of a success probability; it has width even at 0 % and 100 %."""
     if trials < 1:

@@ -1,23 +1,29 @@
-"""Prediction: the whole grid of efforts and leniencies from one lossless calibration (Eq. 6-7)."""
+"""Prediction: the whole grid of efforts and rules from one recording, by models that assume less and less (Eq. 6-7)."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from theory import strict_json
+from theory import recorded, strict_json
 from theory.acceptance import LinearAcceptance, Rule
 from theory.calibration import Calibration
+from theory.estimates import bootstrap_interval
 from theory.latency import tokens_per_second
 from theory.proposition1 import tokens_per_round
+from theory.rounds import Rounds
 from theory.tables import StrPath, replacing
+
+Model: TypeAlias = Literal["iid", "position", "replay", "anchored"]
+QUANTITIES = ("acceptance_rate", "agreement", "tokens_per_round", "tokens_per_second", "seconds_per_request")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prediction:
-    """M cells, efforts x rules, each quantity with the 95 % interval that follows from the uncertainty of d_K.
+    """M cells, efforts x rules, each quantity with its 95 % interval over prompts.
 
     The times of a round count as known. NaN stands for what the calibration cannot tell: throughput without timing,
     intervals from one prompt, seconds per request without a finished text.
@@ -25,16 +31,22 @@ class Prediction:
     Attributes
     ----------
     model
-        ``"iid"``: acceptance is one number, alike and independent at every slot (Eq. 6-7).
+        What is assumed, see `predict`.
     effort, rule : (M,)
         Denoising steps K and label of the acceptance rule.
     acceptance_rate, agreement : (M,)
-        α of Eq. 6, and 1 - TV(p, target), how close the emitted text stays to the verifier.
+        α, accepted / reached slots, and 1 - TV(p, emitted law) at reached slots: how close the text stays to the
+        verifier.
     tokens_per_round, tokens_per_second, seconds_per_request : (M,)
-        Eq. 9, Eq. 7, and the mean length of a text over Eq. 7.
+        Correction or bonus token included; over the time of a round; and that time by the rounds that a text takes.
+    prompts : (M,)
+        Prompts behind each cell.
+    draws : {name: (R, M)}
+        Each quantity in R resamples of the prompts, the same prompts in all cells of a row; empty for the model iid,
+        whose intervals follow from that of d_K.
     """
 
-    model: str
+    model: Model
     effort: NDArray[np.int64]
     rule: NDArray[np.str_]
     acceptance_rate: NDArray[np.float64]
@@ -52,20 +64,49 @@ class Prediction:
     seconds_per_request: NDArray[np.float64]
     seconds_per_request_low: NDArray[np.float64]
     seconds_per_request_high: NDArray[np.float64]
+    prompts: NDArray[np.int64]
+    draws: Mapping[str, NDArray[np.float64]]
 
     def __len__(self) -> int:
         return len(self.effort)
 
     def to_json(self, path: StrPath) -> None:
-        """Write strict JSON, one list for each column."""
-        columns = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name != "model"}
+        """Write strict JSON, one list for each column; the resamples are left out."""
+        columns = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name not in ("model", "draws")}
         document = {"model": self.model, **{name: values.tolist() for name, values in columns.items()}}
         with replacing(path) as partial:
             partial.write_text(strict_json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
+    def require_precision(self, precision: float) -> None:
+        """Raise unless every tokens per round is known to within ``precision``, a relative half-width at 95 %.
+
+        Raises
+        ------
+        ValueError
+            Too few prompts, with the worst estimate and the number of prompts that it would take.
+        """
+        reach = (self.tokens_per_round_high - self.tokens_per_round_low) / 2 / self.tokens_per_round
+        if np.isnan(reach).any():
+            raise ValueError("`prediction` must have intervals, got NaN: one prompt has no spread; record more prompts")
+        worst = int(np.argmax(reach))
+        if reach[worst] > precision:
+            needed = math.ceil(self.prompts[worst] * (reach[worst] / precision) ** 2)
+            raise ValueError(
+                f"effort {self.effort[worst]}, {self.rule[worst]}: {self.tokens_per_round[worst]:.2f} tokens per round "
+                f"+- {reach[worst]:.1%} from {self.prompts[worst]} prompts; need +- {precision:.1%}: record {needed}"
+            )
+
 
 def predict(
-    calibration: Calibration, rules: Sequence[Rule], *, model: str = "iid", overhead: bool = False
+    calibration: Calibration,
+    rules: Sequence[Rule],
+    *,
+    model: Model = "iid",
+    rounds: Rounds | None = None,
+    overhead: bool = False,
+    cut: bool = True,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> Prediction:
     """Predict every effort of a calibration under every rule.
 
@@ -74,22 +115,52 @@ def predict(
     calibration
         The pair, recorded at leniency 0.
     rules
-        Linear acceptance only: for Cactus, Eq. 6 has no counterpart.
+        Linear acceptance alone for the model iid, since Eq. 6 has no counterpart for Cactus; any for the others.
     model
-        ``"iid"``.
+        ``"iid"``: acceptance is one number, alike and independent at every slot of a whole block (Eq. 6-7).
+        ``"position"``: independent, with one rate for each slot of a whole block.
+        ``"replay"``: the recorded drafts of leniency 0 tested by the rule, cut as decoding cuts them; exact but for the
+        round starts, which are those of leniency 0.
+        ``"anchored"``: the same with the round starts of two recordings blended, see `theory.anchors`.
+    rounds
+        What the calibration was made from; for ``"anchored"`` with the rounds at a second leniency.
     overhead
         Add the recorded time outside the two forwards to the round, which Eq. 7 leaves out.
+    cut
+        False lets replayed blocks run on after a stop token or the limit, as Eq. 7 does.
+    resamples, seed
+        Of the bootstrap over prompts.
     """
-    if model != "iid":
-        raise ValueError(f'`model` must be "iid", got {model!r}; it is Eq. 6-7')
-    return _predict_iid(
-        calibration.efforts,
-        (calibration.divergence, calibration.divergence_low, calibration.divergence_high),
+    if model not in get_args(Model):
+        raise ValueError(f"`model` must be one of {get_args(Model)}, got {model!r}; replay needs one recording")
+    seconds = _round_seconds(calibration, overhead)
+    if model == "iid":
+        return _predict_iid(
+            calibration.efforts,
+            (calibration.divergence, calibration.divergence_low, calibration.divergence_high),
+            rules,
+            block_size=calibration.block_size,
+            round_seconds=seconds,
+            length=math.nan if calibration.tokens_per_request is None else calibration.tokens_per_request,
+            prompts=calibration.prompts,
+        )
+    if rounds is None:
+        raise ValueError(f"`rounds` must be given for the model {model}, got None; pass Rounds.read(rounds.parquet)")
+    draws, prompts = recorded.estimate(
+        rounds.select(rounds.replica == 0),
         rules,
+        model=model,
+        efforts=calibration.efforts,
         block_size=calibration.block_size,
-        round_seconds=_round_seconds(calibration, overhead),
-        length=math.nan if calibration.tokens_per_request is None else calibration.tokens_per_request,
+        token_limit=calibration.token_limit,
+        cut=cut,
+        resamples=resamples,
+        rng=np.random.default_rng(seed),
     )
+    length = draws.pop("tokens_per_request")
+    speed = tokens_per_second(draws["tokens_per_round"], np.repeat(seconds, len(rules)))
+    draws |= {"tokens_per_second": speed, "seconds_per_request": length / speed}
+    return _with_intervals(model, calibration.efforts, rules, draws, prompts)
 
 
 def predict_divergence(divergence: Mapping[int, float], rules: Sequence[Rule], *, block_size: int) -> Prediction:
@@ -117,6 +188,7 @@ def predict_divergence(divergence: Mapping[int, float], rules: Sequence[Rule], *
         block_size=block_size,
         round_seconds=np.full(len(divergence), math.nan),
         length=math.nan,
+        prompts=(0,) * len(divergence),
     )
 
 
@@ -128,6 +200,7 @@ def _predict_iid(
     block_size: int,
     round_seconds: NDArray[np.float64],
     length: float,
+    prompts: Sequence[int],
 ) -> Prediction:
     """Eq. 6-7 for every effort and rule; `divergences` are d_K and the two ends of its interval."""
     leniencies = np.tile([_leniency(rule) for rule in rules], len(efforts))
@@ -149,19 +222,39 @@ def _predict_iid(
     expected, *bounds = (quantities(each) for each in divergences)
     low = {f"{name}_low": np.minimum(bounds[0][name], bounds[1][name]) for name in expected}
     high = {f"{name}_high": np.maximum(bounds[0][name], bounds[1][name]) for name in expected}
-    return Prediction(
-        model="iid",
-        effort=np.repeat(efforts, len(rules)),
-        rule=np.tile([rule.label for rule in rules], len(efforts)),
-        **expected,
-        **low,
-        **high,
-    )
+    columns: dict[str, Any] = {**expected, **low, **high}
+    return Prediction(model="iid", **_cells(efforts, rules, prompts), **columns, draws={})
+
+
+def _with_intervals(
+    model: Model,
+    efforts: Sequence[int],
+    rules: Sequence[Rule],
+    draws: Mapping[str, NDArray[np.float64]],
+    prompts: Sequence[int],
+) -> Prediction:
+    """A prediction from draws (R + 1, M) of each quantity, the estimate first."""
+    columns: dict[str, Any] = {}
+    for name, values in draws.items():
+        low, high = bootstrap_interval(values, min(prompts))
+        if name in ("acceptance_rate", "agreement"):
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+        columns |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
+    resampled = {name: values[1:] for name, values in draws.items()}
+    return Prediction(model=model, **_cells(efforts, rules, prompts), **columns, draws=resampled)
+
+
+def _cells(efforts: Sequence[int], rules: Sequence[Rule], prompts: Sequence[int]) -> dict[str, Any]:
+    return {
+        "effort": np.repeat(efforts, len(rules)),
+        "rule": np.tile([rule.label for rule in rules], len(efforts)),
+        "prompts": np.repeat(prompts, len(rules)),
+    }
 
 
 def _leniency(rule: Rule) -> float:
     if not isinstance(rule, LinearAcceptance):
-        msg = f"`rules` must be linear for the model iid, got {rule.label}; measure it with profiler.sweep instead"
+        msg = f"`rules` must be linear for the model iid, got {rule.label}; use replay"
         raise ValueError(msg)
     return rule.leniency
 

@@ -51,6 +51,7 @@ def paper_calibration(**changes):
     calibration = Calibration(
         identity={},
         block_size=512,
+        token_limit=None,
         efforts=(1, 2, 3, 4),
         divergence=PAPER_DIVERGENCE,
         divergence_se=(0.01,) * 4,
@@ -164,9 +165,9 @@ def test_an_unknown_length_leaves_the_request_unknown():
 
 
 def test_rules_and_models_outside_equation_6():
-    with pytest.raises(ValueError, match="`rules` must be linear for the model iid, got cactus:1; measure it"):
+    with pytest.raises(ValueError, match="`rules` must be linear for the model iid, got cactus:1; use replay"):
         predict(paper_calibration(), [LOSSLESS, CactusAcceptance(budget=1)])
-    with pytest.raises(ValueError, match=r"`model` must be .iid., got 'best'"):
+    with pytest.raises(ValueError, match=r"`model` must be one of .*, got 'best'"):
         predict(paper_calibration(), [LOSSLESS], model="best")
 
 

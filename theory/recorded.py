@@ -1,0 +1,134 @@
+"""Recorded predictions: acceptance, agreement and tokens per round from the rounds, for resampled prompts."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from theory.acceptance import LinearAcceptance, Rule, parse_rule
+from theory.anchors import blend
+from theory.estimates import bootstrap_weights
+from theory.replay import LOSSLESS, deviation, replay
+from theory.rounds import Rounds
+
+NAMES = ("acceptance_rate", "agreement", "tokens_per_round", "tokens_per_request")
+Draws = NDArray[np.float64]
+
+
+class Resampler:
+    """Sums over prompts, for the recording itself (row 0) and for R resamples of its G prompts."""
+
+    def __init__(self, rounds: Rounds, resamples: int, rng: np.random.Generator):
+        self.prompts = np.unique(rounds.prompt)
+        self.weights = bootstrap_weights(self.prompts.size, resamples, rng)
+
+    def sums(self, prompt: NDArray[np.str_], values: NDArray[np.float64]) -> Draws:
+        """Return the sum of rows ``(N, ...)`` that belong to the prompts, ``(R + 1, ...)``."""
+        totals = np.zeros((self.prompts.size, *values.shape[1:]))
+        np.add.at(totals, np.searchsorted(self.prompts, prompt), values)
+        return np.asarray(np.tensordot(self.weights, totals, axes=1))
+
+
+def estimate(
+    rounds: Rounds,
+    rules: Sequence[Rule],
+    *,
+    model: Literal["position", "replay", "anchored"],
+    efforts: Sequence[int],
+    block_size: int,
+    token_limit: int | None,
+    cut: bool,
+    resamples: int,
+    rng: np.random.Generator,
+) -> tuple[dict[str, Draws], list[int]]:
+    """Return draws ``(R + 1, efforts x rules)`` of the quantities `NAMES`, the estimate in row 0, and the prompts.
+
+    The models are those of `theory.prediction.predict`. The same prompts are drawn in all cells of a row.
+    """
+    resampler = Resampler(rounds, resamples, rng)
+    recordings = [LOSSLESS.label, anchor_rule(rounds).label] if model == "anchored" else [LOSSLESS.label]
+    tables = [rounds.select(rounds.rule == label) for label in recordings]
+    lengths = [_tokens_per_request(resampler, table) for table in tables]
+    draws, prompts = [], []
+    for effort in efforts:
+        cells = [table.select(table.effort == effort) for table in tables]
+        missing = [label for label, cell in zip(recordings, cells, strict=True) if not len(cell)]
+        if missing:
+            raise ValueError(f"`rounds` must cover effort {effort} at {missing[0]}, got none; record it")
+        prompts.append(np.unique(cells[0].prompt).size)
+
+        def means(rule: Rule, cells: list[Rounds] = cells) -> list[Draws]:
+            return [
+                np.column_stack([_means(resampler, cell, rule, token_limit, cut), length])
+                for cell, length in zip(cells, lengths, strict=True)
+            ]
+
+        for rule in rules:
+            if model == "position":
+                draws.append(np.column_stack([_by_position(resampler, cells[0], rule, block_size), lengths[0]]))
+            elif model == "replay":
+                draws.append(_quantities(means(rule)[0]))
+            else:
+                draws.append(_quantities(blend(*means(rule), anchor=means(parse_rule(recordings[1]))[1])))
+    return dict(zip(NAMES, np.stack(draws, axis=1).transpose(2, 0, 1), strict=True)), prompts
+
+
+def anchor_rule(rounds: Rounds) -> Rule:
+    """Return the rule of the second recording in a table whose first is lossless."""
+    others = np.setdiff1d(rounds.rule, [LOSSLESS.label]).tolist()
+    if len(others) != 1:
+        msg = f"`rounds` must hold one recording beside {LOSSLESS.label}, got {others or 'none'}; "
+        raise ValueError(msg + "record one with --anchor-leniency 1")
+    return parse_rule(others[0])
+
+
+def _means(resampler: Resampler, cell: Rounds, rule: Rule, token_limit: int | None, cut: bool) -> Draws:
+    """Reached slots, accepted ones, deviation spent and tokens appended, each a round, (R + 1, 4)."""
+    result = replay(cell, rule, token_limit=token_limit, cut=cut)
+    columns = [result.reached, result.accepted, result.spent, result.emitted, np.ones(len(cell))]
+    sums = resampler.sums(cell.prompt, np.stack(columns, axis=1))
+    return _quotient(sums[:, :-1], sums[:, -1:])
+
+
+def _quantities(means: Draws) -> Draws:
+    reached, accepted, spent, emitted, length = means.T
+    return np.stack([_quotient(accepted, reached), 1 - _quotient(spent, reached), emitted, length], axis=1)
+
+
+def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int) -> Draws:
+    """Acceptance rate, agreement and tokens per round with one independent rate for each slot, (R + 1, 3).
+
+    A slot that no round of a resample reached takes the rate of all slots together.
+    """
+    spent = deviation(cell, rule)
+    if isinstance(rule, LinearAcceptance):
+        accepted = 1 - cell.divergence + spent
+    else:
+        accepted = rule.probability(cell.p_drafted, cell.q_drafted)
+    reached = cell.reached
+    columns = np.stack([reached, np.where(reached, accepted, 0), np.where(reached, spent, 0)], axis=2)
+    sums = resampler.sums(cell.prompt, columns)
+    sums = np.pad(sums, ((0, 0), (0, block_size - sums.shape[1]), (0, 0)))
+    counted = np.where(sums[..., :1] > 0, sums, sums.sum(axis=1, keepdims=True))
+    rate, cost = np.moveaxis(_quotient(counted[..., 1:], counted[..., :1]), 2, 0)
+    survival = np.cumprod(rate, axis=1)
+    arrival = np.concatenate([np.ones((len(rate), 1)), survival[:, :-1]], axis=1)
+    tested = arrival.sum(axis=1)
+    return np.stack(
+        [survival.sum(axis=1) / tested, 1 - (arrival * cost).sum(axis=1) / tested, 1 + survival.sum(axis=1)], axis=1
+    )
+
+
+def _tokens_per_request(resampler: Resampler, rounds: Rounds) -> Draws:
+    """Mean length of a finished text over all efforts, (R + 1,); NaN where none was finished."""
+    request = np.char.add(np.char.add(rounds.prompt, "/"), rounds.effort.astype(str))
+    finished = np.isin(request, request[rounds.ended != ""])
+    columns = np.stack([finished * rounds.emitted, rounds.ended != ""], axis=1)
+    sums = resampler.sums(rounds.prompt, columns.astype(float))
+    return _quotient(sums[:, 0], sums[:, 1])
+
+
+def _quotient(part: Draws, whole: Draws) -> Draws:
+    """``part / whole``, NaN where there is nothing."""
+    return np.asarray(np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan))
