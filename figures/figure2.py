@@ -29,14 +29,13 @@ def draw(p: ArrayLike, q: ArrayLike, deviation: float, rules: Iterable[Rule] = (
     adds the law of the token that it emits.
     """
     p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
-    figure, (axis,) = style.new_figure(1, 1, width=5.6, height=4.6)
+    figure, (axis,) = style.new_figure(1, 1, width=6.4, height=4.8)
     _shade(axis, p, q, deviation)
     _box(axis, p, q)
     _lines(axis, p, q, optimal_target(p, q, deviation))
     for rule, marker in zip(rules, "sD^vP*X", strict=False):
         _mark(axis, emitted_law(rule, p, q), marker, f"emitted under {rule.label}")
-    axis.set(title="Acceptance of a target, and how far it may leave the verifier")
-    axis.legend(loc="upper left", fontsize="small")
+    axis.legend(loc="upper left", bbox_to_anchor=(-0.2, 1.0), fontsize="small")
     return figure
 
 
