@@ -1,9 +1,9 @@
-"""Figure 2a: Theorem 1 drawn on the simplex of three tokens."""
+"""Figure 2a: Theorem 1 drawn on the simplex of three tokens, and its bound with rules on it and below it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from figures import style
 from theory.acceptance import Rule
 from theory.distances import total_variation
-from theory.theorem1 import emitted_law, optimal_target
+from theory.theorem1 import VerificationRule, acceptance_rate, emitted_law, optimal_target
 
 Numbers = NDArray[np.float64]
 
@@ -33,9 +33,23 @@ def draw(p: ArrayLike, q: ArrayLike, deviation: float, rules: Iterable[Rule] = (
     _shade(axis, p, q, deviation)
     _box(axis, p, q)
     _lines(axis, p, q, optimal_target(p, q, deviation))
-    for rule, marker in zip(rules, "sD^vP*X", strict=False):
+    for rule, marker in zip(rules, style.MARKERS[1:], strict=False):
         _mark(axis, emitted_law(rule, p, q), marker, f"emitted under {rule.label}")
     axis.legend(loc="upper left", bbox_to_anchor=(-0.2, 1.0), fontsize="small")
+    return figure
+
+
+def draw_bound(p: ArrayLike, q: ArrayLike, rules: Mapping[str, Iterable[VerificationRule]]) -> Figure:
+    """What each family of rules accepts, against the deviation of what it emits; no rule is above the line."""
+    p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
+    distance = float(total_variation(p, q))
+    figure, (axis,) = style.new_figure(1, 1, width=6.4, height=3.8)
+    axis.plot([0, distance], [1 - distance, 1], color="0.7", linewidth=5, label="bound, 1 - TV(p, q) + deviation")
+    for (name, family), marker in zip(rules.items(), style.MARKERS, strict=False):
+        points = [(total_variation(emitted_law(rule, p, q), p), acceptance_rate(rule, p, q)) for rule in family]
+        axis.plot(*np.array(points).T, marker, label=name, markersize=6, markeredgecolor="white")
+    axis.set(xlabel="deviation of the emitted law, TV(emitted, p)", ylabel="acceptance rate", ylim=(0, 1.03))
+    axis.legend(loc="lower right", fontsize="small")
     return figure
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 _MAP = mpl.colormaps["viridis"]
 MUTED = "0.45"
-_MARKERS = "osD^vP*X"
+MARKERS = "osD^vP*X"
 SETTINGS: Any = {
     "figure.dpi": 110,
     "figure.constrained_layout.use": True,
@@ -35,7 +35,7 @@ def effort_colours(efforts: Iterable[int]) -> dict[int, tuple[float, float, floa
 
 def effort_markers(efforts: Iterable[int]) -> dict[int, str]:
     """A marker per distinct effort, so that no figure depends on colour alone."""
-    return {effort: _MARKERS[place % len(_MARKERS)] for place, effort in enumerate(sorted(set(efforts)))}
+    return {effort: MARKERS[place % len(MARKERS)] for place, effort in enumerate(sorted(set(efforts)))}
 
 
 def new_figure(rows: int, columns: int, *, width: float = 4.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:

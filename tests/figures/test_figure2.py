@@ -6,6 +6,7 @@ from matplotlib.patches import Polygon
 
 from figures import figure2
 from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.theorem1 import ExactMatch
 
 P, Q = np.array([0.55, 0.4, 0.05]), np.array([0.2, 0.1, 0.7])
 RULES = [CactusAcceptance(budget=0.1), LinearAcceptance(leniency=0.25)]
@@ -63,3 +64,12 @@ def test_the_outline_is_the_deviation(axis):
     distances = [np.abs(law(vertex) - P).sum() / 2 for vertex in vertices]
 
     np.testing.assert_allclose(distances, 0.3, atol=1 / 240)
+
+
+def test_every_rule_is_drawn_where_it_accepts_and_deviates_and_the_line_is_the_bound():
+    rules = {"linear": [LinearAcceptance(leniency=x) for x in (0, 0.5, 1)], "exact match": [ExactMatch()]}
+    bound, linear, match = figure2.draw_bound(P, Q, rules).axes[0].lines
+
+    np.testing.assert_allclose(bound.get_xydata(), [[0, 0.35], [0.65, 1]])
+    np.testing.assert_allclose(linear.get_xydata(), [[0, 0.35], [0.325, 0.675], [0.65, 1]], atol=1e-12)
+    np.testing.assert_allclose(match.get_xydata(), [[0, P @ Q]], atol=1e-12)
