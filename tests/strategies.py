@@ -98,6 +98,17 @@ def joint_outcomes(draw: st.DrawFn) -> Distribution:
 
 
 @st.composite
+def effort_ladders(draw: st.DrawFn) -> tuple[Distribution, Distribution]:
+    """Divergence and seconds of a round at each effort: better and slower step by step, or in disorder."""
+    count = draw(st.integers(2, 4))
+    divergence = np.array(draw(st.lists(st.floats(1e-3, 1), min_size=count, max_size=count, unique=True)))
+    seconds = np.array(draw(st.lists(st.floats(0.5, 4), min_size=count, max_size=count, unique=True)))
+    if draw(st.booleans()):
+        return np.sort(divergence)[::-1].copy(), np.sort(seconds)
+    return divergence, seconds
+
+
+@st.composite
 def recordings(draw: st.DrawFn) -> Rounds:
     """Recorded rounds: cut blocks, stop tokens at every place, rejected and accepted ends."""
     width = draw(st.integers(1, 4))

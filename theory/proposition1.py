@@ -5,6 +5,8 @@ accepted: expected tokens are ``1 + S(1) + ... + S(B)`` however the positions de
 the case ``S(n) = α^n``. Array-API code over the last axis, which counts n.
 """
 
+import math
+
 import numpy as np
 from array_api_compat import array_namespace, device
 
@@ -106,7 +108,7 @@ def beta_survival(acceptance_rate: Array | float, concentration: float, block_si
     block_size
         B >= 1, drafted tokens of a round.
     """
-    if not 0 < concentration < float("inf"):
+    if not 0 < concentration < math.inf:
         msg = f"`concentration` must be positive and finite, got {concentration}; without spread use `tokens_per_round`"
         raise ValueError(msg)
     rate = _checked(acceptance_rate, block_size)[..., None]
