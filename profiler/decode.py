@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from profiler import sampling
 from profiler.drafters.draft import Draft
 from profiler.pairs.pair import Pair
-from profiler.streams import Stream, Streams
+from profiler.streams import Streams
 from profiler.timing import Clock
-from theory.acceptance import Rule, accept_prefix
-from theory.distances import total_variation
-
-_NAN = (
-    "the {model}'s logits are NaN at {place} of round {index} (p(y) = {p}, q(y) = {q}); "
-    "load it in float32 or check the checkpoint"
-)
-
-
-class NumericalError(ValueError):
-    """A model gave a distribution that is not one."""
+from profiler.verification import Coupling, Place, RatioTest, verify, way_to_verify
+from theory.acceptance import LinearAcceptance, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +52,7 @@ def decode(
     ----------
     prompt : token ids, at least one.
     effort : K, denoising steps a block; 0 is the verifier alone, one token a round.
-    rule : how the verifier's target is relaxed.
+    rule : how the verifier's target is relaxed; or coupled verification, whose text no drafter can change.
     streams : the request's random numbers; the same streams give the same rounds.
 
     Raises
@@ -72,6 +61,7 @@ def decode(
     """
     _require(pair, effort, token_limit)
     clock = Clock.for_device(pair.device)
+    way = way_to_verify(rule, streams, pair)
     text = torch.tensor(prompt, device=pair.device)
     begin = clock.now()
     pair.verifier.start(text)
@@ -79,31 +69,31 @@ def decode(
     prefill_seconds = clock.now() - begin
     produced, ended, index = 0, "", 0
     while not ended:
+        place = Place(index=index, position=len(text))
         begin = clock.now()
         block = pair.block(token_limit - produced) if effort else 0
-        draft = _draft(pair, text, block, min(effort, block), streams, index)
+        draft = _draft(pair, text, block, min(effort, block), way, place)
         drafted_at = clock.now()
         p = pair.verifier.score(text[-1:], draft.tokens)
         verified_at = clock.now()
 
-        accepted, added, mass, (p_drafted, q_drafted, divergence) = _verify(p, draft, rule, streams, index)
-        _check(p_drafted, q_drafted, divergence, mass, index)
+        verdict = verify(way, p, draft, place)
         drafted = draft.tokens.tolist()
-        tokens = [*drafted[:accepted], added]
+        tokens = [*drafted[: verdict.accepted], verdict.added]
         tokens, ended = _truncated(tokens, pair.stop_ids, token_limit - produced)
-        pair.verifier.keep(len(text) + min(accepted, len(tokens)))
+        pair.verifier.keep(len(text) + min(verdict.accepted, len(tokens)))
         finished = clock.now()
         yield Round(
             tokens=tokens,
             prefix_length=len(text),
             passes=draft.passes,
             drafted=block,
-            accepted=accepted,
+            accepted=verdict.accepted,
             ended=ended,
             eos_slot=next((slot for slot, token in enumerate(drafted) if token in pair.stop_ids), -1),
-            p_drafted=p_drafted,
-            q_drafted=q_drafted,
-            divergence=divergence,
+            p_drafted=verdict.p_drafted,
+            q_drafted=verdict.q_drafted,
+            divergence=verdict.divergence,
             commit_step=draft.commit_step.tolist(),
             draft_seconds=drafted_at - begin if block else float("nan"),
             verify_seconds=verified_at - drafted_at,
@@ -121,12 +111,14 @@ def decode_drafter_alone(
 ) -> Iterator[list[int]]:
     """The diffusion model without a verifier: every drafted block is kept, up to a stop token or the limit."""
     _require(pair, effort, token_limit)
+    way = way_to_verify(LinearAcceptance(leniency=1.0), streams, pair)
     text = torch.tensor(prompt, device=pair.device)
     pair.drafter.start()
     produced, ended, index = 0, "", 0
     while not ended:
         block = pair.block(token_limit - produced)
-        draft = _draft(pair, text, block, min(effort, block), streams, index)
+        place = Place(index=index, position=len(text))
+        draft = _draft(pair, text, block, min(effort, block), way, place)
         tokens, ended = _truncated(draft.tokens.tolist(), pair.stop_ids, token_limit - produced)
         yield tokens
         text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
@@ -143,50 +135,11 @@ def _require(pair: Pair, effort: int, token_limit: int) -> None:
         raise ValueError(f"`effort` must be at most the block of {pair.block(token_limit)} tokens, got {effort}")
 
 
-def _draft(pair: Pair, text: torch.Tensor, block: int, effort: int, streams: Streams, index: int) -> Draft:
+def _draft(pair: Pair, text: torch.Tensor, block: int, effort: int, way: RatioTest | Coupling, place: Place) -> Draft:
     if block == 0:
         empty = torch.empty(0, dtype=torch.long, device=pair.device)
         return Draft(tokens=empty, probs=torch.empty(0, pair.vocabulary_size), commit_step=empty, passes=0)
-    uniforms = streams.uniforms(Stream.DRAFT, index, (effort, block))
-    return pair.drafter.draft(text, block=block, effort=effort, uniforms=uniforms)
-
-
-def _verify(
-    p: torch.Tensor, draft: Draft, rule: Rule, streams: Streams, index: int
-) -> tuple[int, int, float, tuple[list[float], list[float], list[float]]]:
-    """Lines 7-12 of Algorithm 1 on the device, with one copy to the host.
-
-    Gives the accepted length, the token added, the mass of the law it was drawn from, and p(y), q(y), TV per slot.
-    """
-    block = len(draft.tokens)
-    drafted = draft.tokens[:, None]
-    q = draft.probs.to(p)
-    p_drafted = p[:block].gather(-1, drafted)[:, 0]
-    q_drafted = q.gather(-1, drafted)[:, 0]
-    law, accepted = p[0], torch.zeros((), dtype=torch.long, device=p.device)
-    if block:
-        uniforms = streams.uniforms(Stream.ACCEPTANCE, index, (block,)).to(p.device)
-        accepted = accept_prefix(rule.probability(p_drafted, q_drafted), uniforms)
-        slot = accepted.clamp(max=block - 1)
-        replacement = rule.residual(p[slot], q[slot], draft.tokens[slot])
-        law = torch.where(accepted < block, replacement, p[block])
-    added = sampling.draw(law, streams.uniforms(Stream.REPLACEMENT, index, ()).to(p.device))
-    summary = torch.stack([accepted.to(p), added.to(p), law.sum()])
-    scalars = torch.cat([summary, p_drafted, q_drafted, total_variation(p[:block], q)]).double().tolist()
-    accepted_value, added_value, mass, *slots = scalars
-    per_slot = (slots[:block], slots[block : 2 * block], slots[2 * block :])
-    return int(accepted_value), int(added_value), mass, per_slot
-
-
-def _check(p_drafted: list[float], q_drafted: list[float], divergence: list[float], mass: float, index: int) -> None:
-    """Refuse NaN at once: it must not be averaged away, and a NaN row must not become an ordinary token."""
-    for slot, (p, q, distance) in enumerate(zip(p_drafted, q_drafted, divergence, strict=True)):
-        if math.isnan(distance):
-            model = "drafter" if math.isnan(q) else "verifier"
-            raise NumericalError(_NAN.format(model=model, place=f"slot {slot}", index=index, p=p, q=q))
-    if math.isnan(mass):
-        place = f"slot {len(divergence)}"
-        raise NumericalError(_NAN.format(model="verifier", place=place, index=index, p=mass, q="not drafted"))
+    return pair.drafter.draft(text, block=block, effort=effort, noise=way.noise(place, effort, block))
 
 
 def _truncated(tokens: list[int], stop_ids: frozenset[int], room: int) -> tuple[list[int], str]:

@@ -33,14 +33,15 @@ class Sampling:
 
 
 def permitted_logits(logits: torch.Tensor, banned: torch.Tensor) -> torch.Tensor:
-    """Logits (..., W) brought to the tokenizer's V ids, in float32, with the `banned` (V,) ids at minus infinity.
+    """Logits (..., W) brought to the tokenizer's V ids in float32 or better, with the `banned` (V,) at minus infinity.
 
     Rows of the output head beyond the tokenizer are padding that no text uses, and ids that a narrow head lacks get no
     mass (cases O08, O09); the mask token is banned before anything is drawn, so that q is renormalised over real
     tokens (case O22).
     """
     missing = banned.shape[0] - logits.shape[-1]  # a negative pad cuts
-    return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf).float().masked_fill(banned, -torch.inf)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf).masked_fill(banned, -torch.inf)
 
 
 def probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
     python -m profiler.sweep                                     # K = 1..4 x leniency 0,.1,.25,.5,.75,1
     python -m profiler.sweep --leniency 0,0.5,1 --cactus 0.5,2 --prompts 200
+    python -m profiler.sweep --order entropy --leniency 0 --coupled   # the ratio test beside coupled verification
     python -m profiler.sweep --calibration results/embedded/RUN
 
 An interrupted sweep resumes. Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet,
@@ -23,6 +24,7 @@ from profiler.store import find_calibration, read_manifest
 from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.comparison import compare
+from theory.coupled import CoupledAcceptance
 from theory.measurements import measure
 from theory.prediction import predict
 
@@ -35,6 +37,9 @@ class Settings(RunOptions):
     """Leniencies of linear acceptance."""
     cactus: str = ""
     """Budgets of Cactus acceptance, in nats."""
+    coupled: bool = False
+    """Measure coupled verification too: drafter and verifier share their noise, the text is the verifier's own whatever
+    the commit order and the effort, and fewer tokens are accepted."""
     seed: int = 1
     """Seed of the prompts and random streams; another than the calibration's, so that prediction meets new prompts."""
     calibration: Path | None = None
@@ -45,6 +50,8 @@ class Settings(RunOptions):
         rules: list[Rule] = [LinearAcceptance(leniency=x) for x in numbers("leniency", self.leniency, float)]
         if self.cactus:
             rules += [CactusAcceptance(budget=x) for x in numbers("cactus", self.cactus, float)]
+        if self.coupled:
+            rules.append(CoupledAcceptance())
         return list({rule.label: rule for rule in rules}.values())
 
 

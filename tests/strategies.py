@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tests.recordings import make_rounds
 from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.coupled import CoupledAcceptance
 from theory.rounds import Rounds
 
 Distribution = NDArray[np.float64]
@@ -22,6 +23,7 @@ acceptance_rates = st.sampled_from([0.5, 1.0, 0.0, 1 - 1e-12, 1 - 1e-6, 1e-12]) 
 linear_rules = st.builds(LinearAcceptance, leniency=leniencies)
 cactus_rules = st.builds(CactusAcceptance, budget=budgets, solver=st.sampled_from(["exact", "taylor"]))
 rules = linear_rules | cactus_rules
+"""The rules that test a ratio."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,10 @@ def recordings(draw: st.DrawFn) -> Rounds:
         values = draw(st.lists(st.tuples(*[probabilities] * 3), min_size=drafted, max_size=drafted))
         row = {"round": number, "drafted": drafted, "accepted": accepted, "eos_slot": eos_slot, "slots": values}
         row |= {"emitted": eos_slot + 1 if stops else accepted + 1, "ended": "eos" if stops else ""}
-        rows.append(row | {"prompt": draw(st.sampled_from(["a", "ß"])), "rule": draw(rules).label})
+        rows.append(
+            row
+            | {"prompt": draw(st.sampled_from(["a", "ß"])), "rule": draw(rules | st.just(CoupledAcceptance())).label}
+        )
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {}) if name != "slots"}
     slots = np.full((count, width, 3), np.nan)
     for row, values in zip(slots, rows, strict=True):

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from array_api_compat import array_namespace, device
 
+from theory.coupled import CoupledAcceptance
 from theory.distances import Array
 
 NEWTON_STEPS = 8
@@ -156,19 +157,24 @@ class CactusAcceptance:
         return solve(p, self.budget)
 
 
-Rule: TypeAlias = LinearAcceptance | CactusAcceptance
+RatioRule: TypeAlias = LinearAcceptance | CactusAcceptance
+"""A rule that tests the ratio of target and drafter."""
+
+Rule: TypeAlias = RatioRule | CoupledAcceptance
 
 
 def parse_rule(label: str) -> Rule:
-    """Return the rule that a label names: ``linear:λ``, ``cactus:δ`` or ``cactus-taylor:δ``."""
+    """Return the rule that a label names: ``linear:λ``, ``cactus:δ``, ``cactus-taylor:δ`` or ``coupled``."""
+    if label == CoupledAcceptance().label:
+        return CoupledAcceptance()
     kind, _, number = label.partition(":")
     try:
         value = float(number)
     except ValueError:
         value = math.nan
     if kind not in ("linear", "cactus", "cactus-taylor") or math.isnan(value):
-        msg = f"`label` must be linear:LENIENCY, cactus:BUDGET or cactus-taylor:BUDGET, got {label!r}; try linear:0.25"
-        raise ValueError(msg)
+        msg = "`label` must be linear:LENIENCY, cactus:BUDGET, cactus-taylor:BUDGET or coupled"
+        raise ValueError(f"{msg}, got {label!r}; try linear:0.25")
     if kind == "linear":
         return LinearAcceptance(leniency=value)
     return CactusAcceptance(budget=value, solver="exact" if kind == "cactus" else "taylor")

@@ -126,8 +126,9 @@ def measure(rounds: Rounds, requests: Requests) -> Measurements:
 
 
 def _order(cell: tuple[int, str]) -> tuple[int, str, float]:
+    """By effort, kind of rule and its number; a rule without a number sorts as 0."""
     effort, (kind, _, value) = cell[0], cell[1].partition(":")
-    return effort, kind, float(value)
+    return effort, kind, float(value or 0)
 
 
 def _measure_cell(cell: tuple[int, str], rounds: Rounds, distinct: Requests, counted: Requests) -> dict[str, Any]:

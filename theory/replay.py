@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import LinearAcceptance, Rule
+from theory.acceptance import LinearAcceptance, RatioRule, Rule
+from theory.coupled import CoupledAcceptance
 from theory.rounds import Rounds
 
 LOSSLESS = LinearAcceptance(leniency=0)
@@ -61,8 +62,12 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
     Raises
     ------
     ValueError
-        There is a limit but some prompt has no round 0, whose prefix is the prompt.
+        The rule is coupled verification, whose acceptance the recorded scalars do not tell; or there is a limit but
+        some prompt has no round 0, whose prefix is the prompt.
     """
+    if isinstance(rule, CoupledAcceptance):
+        msg = f"`rule` must test a ratio, got {rule.label}; measure it with python -m profiler.sweep --coupled"
+        raise ValueError(msg)
     probability = np.where(rounds.proposed, rule.probability(rounds.p_drafted, rounds.q_drafted), 0.0)
     survival = np.concatenate([np.ones((len(rounds), 1)), np.cumprod(probability, axis=1)], axis=1)
     last = np.where(rounds.eos_slot < 0, rounds.drafted, rounds.eos_slot) if cut else rounds.drafted
@@ -83,12 +88,14 @@ def deviation(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:
 
     Under linear acceptance the deviation is λ TV(p, q). Under any rule that raises and rescales, Cactus included, it is
     the acceptance gained, ``acceptance - (1 - TV(p, q))``, which the drafted token estimates without bias by
-    ``min(1, γ / q) - min(1, p / q)``. NaN beyond ``drafted``; meaningful at slots that the rule reaches.
+    ``min(1, γ / q) - min(1, p / q)``. Coupled verification emits the verifier's own text. NaN beyond ``drafted``;
+    meaningful at slots that the rule reaches.
     """
-    if isinstance(rule, LinearAcceptance):
-        return rule.leniency * rounds.divergence
+    ratio: RatioRule = LOSSLESS if isinstance(rule, CoupledAcceptance) else rule
+    if isinstance(ratio, LinearAcceptance):
+        return ratio.leniency * rounds.divergence
     p, q = rounds.p_drafted, rounds.q_drafted
-    return np.asarray(rule.probability(p, q) - LOSSLESS.probability(p, q))
+    return np.asarray(ratio.probability(p, q) - LOSSLESS.probability(p, q))
 
 
 def _room(rounds: Rounds, token_limit: int) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 
+from profiler.noise import Noise
 from theory.proposition2 import Exactness
 
 
@@ -31,8 +32,8 @@ class Drafter(Protocol):
         """Forget the last request."""
         ...
 
-    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
-        """Propose `block` tokens after `prefix` (n,) in `effort` passes; `uniforms` (effort, block) in [0, 1)."""
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, noise: Noise) -> Draft:
+        """Propose `block` tokens after `prefix` (n,) in `effort` passes, drawing every token by `noise`."""
         ...
 
     def exactness(self, effort: int) -> Exactness:

@@ -9,6 +9,7 @@ from transformers import DynamicCache
 from profiler import sampling
 from profiler.drafters import commit
 from profiler.drafters.draft import Draft
+from profiler.noise import Noise
 from profiler.pairs.families import MaskedSpec
 from profiler.pairs.parts import Parts
 from profiler.sampling import Sampling
@@ -57,8 +58,8 @@ class MaskedDrafter:
         """What lossless verification of its drafts guarantees."""
         return proposition2.exactness(self.order, effort, greedy=self.sampling.greedy)
 
-    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
-        """Propose `block` tokens after `prefix` (n,) in `effort` passes; `uniforms` (effort, block) in [0, 1).
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, noise: Noise) -> Draft:
+        """Propose `block` tokens after `prefix` (n,) in `effort` passes, drawing every token by `noise`.
 
         An effort above the block's length is refused: a step that commits nothing is a pass that buys nothing.
         Order ``confidence`` may need fewer passes than `effort`, which is then a limit.
@@ -69,11 +70,10 @@ class MaskedDrafter:
         masked = torch.ones_like(slots, dtype=torch.bool)
         commit_step = torch.full_like(slots, -1)
         probs = torch.zeros(block, len(self._banned), device=prefix.device)
-        uniforms = uniforms.to(prefix.device)
         for step, count in enumerate(commit.commit_counts(block, effort)):
             logits = sampling.permitted_logits(self._block_logits(prefix, slots), self._banned)
             step_probs = sampling.probabilities(logits, self.sampling)
-            drawn = sampling.draw(step_probs, uniforms[step])
+            drawn = noise.draw(step_probs, step)
             drawn_probs = step_probs.gather(-1, drawn[:, None])[:, 0]
             scores = commit.slot_scores(self.order, logits, drawn_probs)
             last = step == effort - 1

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from torch import nn
 
-from profiler import sampling
 from profiler.drafters.draft import Draft
+from profiler.noise import Noise
 from profiler.pairs.families import DrafterSpec, ModelSpec
 from profiler.pairs.pair import Pair
 from profiler.pairs.spec import PairSpec, TaskSpec
@@ -110,8 +110,8 @@ class OneStepDrafter:
     def start(self) -> None:
         pass
 
-    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
-        tokens = sampling.draw(self.sampled[:block], uniforms[0])
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, noise: Noise) -> Draft:
+        tokens = noise.draw(self.sampled[:block], 0)
         commit_step = torch.zeros(block, dtype=torch.long)
         return Draft(tokens=tokens, probs=self.reported[:block], commit_step=commit_step, passes=1)
 
@@ -129,7 +129,7 @@ class PlayedDrafter:
     def start(self) -> None:
         self.round = -1
 
-    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, uniforms: torch.Tensor) -> Draft:
+    def draft(self, prefix: torch.Tensor, *, block: int, effort: int, noise: Noise) -> Draft:
         self.round += 1
         tokens = self.blocks[self.round]
         return Draft(tokens=tokens, probs=self.probs[self.round], commit_step=torch.zeros_like(tokens), passes=effort)

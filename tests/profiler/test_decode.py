@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from profiler import decode as decode_module
-from profiler.decode import NumericalError, decode, decode_drafter_alone
+from profiler.decode import decode, decode_drafter_alone
 from profiler.drafters.draft import Draft
 from profiler.drafters.masked import MaskedDrafter
+from profiler.noise import Uniforms
 from profiler.sampling import Sampling
 from profiler.streams import Stream, Streams
 from profiler.timing import Clock
+from profiler.verification import NumericalError
 from tests.profiler.scripted import (
     MarkovVerifier,
     OneStepDrafter,
@@ -313,8 +315,8 @@ def test_recorded_scalars_are_those_of_the_recorded_tokens(pair):
         with torch.inference_mode():
             pair.drafter.start()
             prefix = torch.tensor(ids)
-            noise = streams().uniforms(Stream.DRAFT, index, (2, each.drafted))
-            draft = pair.drafter.draft(prefix, block=each.drafted, effort=2, uniforms=noise)
+            noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (2, each.drafted)))
+            draft = pair.drafter.draft(prefix, block=each.drafted, effort=2, noise=noise)
             pair.verifier.start(prefix)
             p = pair.verifier.score(prefix[-1:], draft.tokens)[: each.drafted]
         y = draft.tokens[:, None]
@@ -336,9 +338,9 @@ def test_at_leniency_1_the_text_is_the_drafters_own_blocks_each_with_a_bonus(pai
 
     assert len(rounds) == 3
     for index, each in enumerate(rounds):
-        noise = streams().uniforms(Stream.DRAFT, index, (effort, 8))
+        noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (effort, 8)))
         with torch.inference_mode():
-            draft = again.drafter.draft(torch.tensor(ids), block=8, effort=effort, uniforms=noise)
+            draft = again.drafter.draft(torch.tensor(ids), block=8, effort=effort, noise=noise)
         assert each.accepted == each.drafted == 8
         assert each.tokens[:8] == draft.tokens.tolist()
         assert len(each.tokens) == 9
@@ -449,7 +451,7 @@ class FixedBlock:
     def start(self):
         pass
 
-    def draft(self, prefix, *, block, effort, uniforms):
+    def draft(self, prefix, *, block, effort, noise):
         return Draft(tokens=self.block, probs=one_hot(self.block, SIZE), commit_step=self.block * 0, passes=1)
 
 

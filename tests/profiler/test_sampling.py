@@ -104,6 +104,12 @@ def test_O22_the_mask_token_is_never_drawn_and_the_others_share_its_mass(samplin
     assert 2 not in draw(probs.expand(300, -1), uniforms(300))
 
 
+def test_logits_in_float64_keep_their_digits():
+    logits = torch.tensor([0.0, 1e-12], dtype=torch.float64)
+
+    assert torch.equal(permitted_logits(logits, torch.zeros(2, dtype=torch.bool)), logits)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("width", [151936, 32000])
 def test_O12_probabilities_of_half_precision_logits_sum_to_one(dtype, width):

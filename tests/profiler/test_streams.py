@@ -35,7 +35,7 @@ def test_O06_every_part_of_the_key_counts():
     }
 
     distinct = {tuple(numbers.tolist()) for numbers in keys.values()}
-    assert len(distinct) == len(keys) == 81
+    assert len(distinct) == len(keys) == 108
 
 
 def test_rounds_do_not_overlap_even_in_long_blocks():
@@ -51,6 +51,38 @@ def test_numbers_are_uniform_in_float64_below_one():
     assert float(numbers.min()) >= 0
     assert float(numbers.max()) < 1
     assert stats.kstest(numbers.numpy(), "uniform").pvalue > FALSE_ALARM
+
+
+def test_gumbel_noise_belongs_to_its_position_and_token_alone():
+    """However long the block and the vocabulary are, and wherever the block begins (`gumbel` has no round)."""
+    whole = STREAMS.gumbel(40, 9, 100)
+
+    assert torch.equal(STREAMS.gumbel(43, 2, 100), whole[3:5])
+    assert torch.equal(STREAMS.gumbel(40, 9, 61), whole[:, :61])
+    assert whole.unique().numel() == whole.numel()
+
+
+@pytest.mark.parametrize("other", [{"seed": 4}, {"request": 6}])
+def test_gumbel_noise_of_other_requests_is_other_noise(other):
+    noise = Streams(**({"seed": 3, "request": 5} | other)).gumbel(40, 9, 100)
+
+    assert not np.intersect1d(noise.numpy(), STREAMS.gumbel(40, 9, 100).numpy()).size
+
+
+def test_gumbel_noise_has_the_law_of_its_name_in_float64():
+    noise = STREAMS.gumbel(0, 500, 40)
+
+    assert noise.dtype == torch.float64
+    assert stats.kstest(noise.ravel().numpy(), "gumbel_r").pvalue > FALSE_ALARM
+    assert stats.pearsonr(noise[:-1].ravel().numpy(), noise[1:].ravel().numpy()).pvalue > FALSE_ALARM
+
+
+def test_gumbel_noise_of_the_least_and_the_greatest_uniform_is_finite(monkeypatch):
+    monkeypatch.setattr(Streams, "_random", lambda self, stream, index, shape: np.array([0.0, 1 - 2.0**-53]))
+
+    low, high = STREAMS.gumbel(0, 1, 2)[0].tolist()
+
+    assert (low, high) == pytest.approx((-np.log(54 * np.log(2)), 53 * np.log(2)))
 
 
 def test_a_scalar_shape_gives_a_scalar():

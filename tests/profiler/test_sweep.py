@@ -49,6 +49,26 @@ def test_a_sweep_measures_every_cell_and_the_verifier_alone(command):
     assert "no calibration of this pair and device to compare with" in printed
 
 
+def test_coupled_verification_is_a_third_rule_and_writes_one_text_at_every_effort(command):
+    printed = command(*FEW, "--coupled", "--order", "entropy")
+
+    measured = Measurements.read(command.run("mine") / "measurements.parquet")
+    assert [rule for rule, effort in zip(measured.rule, measured.effort, strict=True) if effort == 1] == [
+        "coupled", "linear:0", "linear:1"
+    ]  # fmt: skip
+    coupled = measured.select(measured.rule == "coupled")
+    assert (coupled.agreement == 1).all()
+    assert (coupled.acceptance_rate > 0).all()
+    assert (coupled.acceptance_rate < 1).all()
+    texts = {rule: {} for rule in ("coupled", "linear:0")}
+    for row in command.rows("mine"):
+        if row["effort"] and row["rule"] in texts:
+            texts[row["rule"]].setdefault(row["prompt"], set()).add(row["text"])
+    assert [len(each) for each in texts["coupled"].values()] == [1, 1]
+    assert [len(each) for each in texts["linear:0"].values()] == [2, 2]
+    assert "coupled" in printed
+
+
 def test_leniency_1_is_accepted_always_and_leniency_0_agrees_entirely(command):
     command(*FEW)
     measured = Measurements.read(command.run("mine") / "measurements.parquet")
@@ -166,8 +186,9 @@ def test_help_names_every_option(capsys):
         sweep.main(["--help"])
 
     printed = capsys.readouterr().out
-    options = "pair efforts prompts device order block-size out run fresh allow-mixed leniency cactus seed calibration"
-    assert all(f"--{option}" in printed for option in options.split())
+    shared = "pair efforts prompts device order block-size out run fresh allow-mixed seed"
+    own = "leniency cactus coupled calibration"
+    assert all(f"--{option}" in printed for option in f"{shared} {own}".split())
 
 
 def test_a_calibrations_run_folder_is_refused(command, calibrated):

@@ -144,6 +144,16 @@ def test_agreement_under_cactus_is_that_of_the_emitted_law(solver):
     assert abs(agreement - wrong) > 10 * error
 
 
+def test_cells_of_a_rule_without_a_number_are_sorted_too():
+    rules = ["linear:0.5", "coupled", "linear:0", "cactus:1"]
+    prompts = [f"prompt {row}" for row in range(4)]
+
+    cells = measure(make_rounds(4, 2, rule=rules, prompt=prompts), make_requests(4, rule=rules, prompt=prompts))
+
+    assert cells.rule.tolist() == ["cactus:1", "coupled", "linear:0", "linear:0.5"]
+    assert cells.agreement[1] == 1
+
+
 def test_written_and_read_back(tmp_path):
     requests = make_requests(2, correct=[1, math.nan])
     measurements = measure(make_rounds(2, 2), requests)

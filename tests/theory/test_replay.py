@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.recordings import make_rounds, record_pair
 from tests.strategies import recordings, rules
 from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.coupled import CoupledAcceptance
 from theory.replay import deviation, replay
 
 EPS = np.finfo(float).eps
@@ -132,3 +133,11 @@ def test_deviation_is_nothing_at_zero_and_the_total_variation_at_one():
 
     for rule, expected in ((CactusAcceptance(budget=0), 0), (LOSSLESS, 0), (LinearAcceptance(leniency=1), 0.4)):
         np.testing.assert_allclose(deviation(rounds, rule), expected, atol=4 * EPS)
+
+
+def test_coupled_verification_deviates_by_nothing_and_cannot_be_replayed():
+    rounds = make_rounds(2, 3, rule=["coupled", "coupled"], drafted=[2, 3])
+
+    np.testing.assert_array_equal(deviation(rounds, CoupledAcceptance()), [[0, 0, np.nan], [0, 0, 0]])
+    with pytest.raises(ValueError, match="`rule` must test a ratio, got coupled; measure it with python -m profiler"):
+        replay(rounds, CoupledAcceptance())

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from profiler.drafters.commit import ORDERS, commit_counts
 from profiler.drafters.masked import MaskedDrafter
+from profiler.noise import Uniforms
 from profiler.sampling import Sampling, draw, permitted_logits, probabilities
 from profiler.training.data import MASK_ID, TOKEN_IDS
 from tests.profiler.scripted import FALSE_ALARM, TableModel, counting, p_value, prompt_ids, uniform_p_value
@@ -48,7 +49,7 @@ def prefix(pair):
 
 
 def noise(seed, effort, block=BLOCK):
-    return torch.rand(effort, block, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Uniforms(torch.rand(effort, block, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
 
 
 def fresh_probs(model, prefix, slots, *, shifted=True, causal_prefix=True, sampling=Sampling()):  # noqa: B008 - frozen
@@ -71,7 +72,7 @@ def test_every_slot_is_committed_once_in_as_many_passes_as_asked(tiny_pair, orde
     monkeypatch.setattr(model, "forward", counting(model.forward))
     drafter = drafter_of(model, order=order)
 
-    draft = drafter.draft(torch.tensor(prompt_ids(tiny_pair)), block=BLOCK, effort=effort, uniforms=noise(0, effort))
+    draft = drafter.draft(torch.tensor(prompt_ids(tiny_pair)), block=BLOCK, effort=effort, noise=noise(0, effort))
 
     assert draft.passes == model.forward.calls
     assert draft.commit_step.bincount(minlength=effort).tolist() == (
@@ -88,7 +89,7 @@ def test_order_confidence_stops_when_all_slots_are_committed(tiny_pair, monkeypa
     monkeypatch.setattr(model, "forward", counting(model.forward))
     drafter = drafter_of(model, order="confidence", confidence=0.0)
 
-    draft = drafter.draft(torch.tensor(prompt_ids(tiny_pair)), block=BLOCK, effort=5, uniforms=noise(0, 5))
+    draft = drafter.draft(torch.tensor(prompt_ids(tiny_pair)), block=BLOCK, effort=5, noise=noise(0, 5))
 
     assert draft.passes == model.forward.calls == 1
     assert draft.commit_step.tolist() == [0] * BLOCK
@@ -100,7 +101,7 @@ def test_an_effort_outside_of_the_block_is_refused(tiny_pair, block, effort):
 
     with pytest.raises(ValueError, match=rf"`effort` must lie in \[1, {block}\].*got {effort}"):
         drafter_of(tiny_pair.drafter.model).draft(
-            prefix, block=block, effort=effort, uniforms=noise(0, max(effort, 1), block)
+            prefix, block=block, effort=effort, noise=noise(0, max(effort, 1), block)
         )
 
 
@@ -113,7 +114,7 @@ def test_an_unknown_order_is_refused_with_the_known_ones(tiny_pair):
 def test_what_the_first_step_commits_depends_on_drawn_values_under_order_confidence_alone(tiny_pair, order):
     drafter = drafter_of(tiny_pair.drafter.model, order=order)
     prefix = torch.tensor(prompt_ids(tiny_pair))
-    drafts = [drafter.draft(prefix, block=BLOCK, effort=2, uniforms=noise(seed, 2)) for seed in range(20)]
+    drafts = [drafter.draft(prefix, block=BLOCK, effort=2, noise=noise(seed, 2)) for seed in range(20)]
 
     committed = {tuple((draft.commit_step == 0).tolist()) for draft in drafts}
 
@@ -128,15 +129,15 @@ def test_each_token_inverts_the_distribution_recorded_for_it(tiny_pair, order, s
     prefix = torch.tensor(prompt_ids(tiny_pair))
     for effort in (1, 3, 8):
         uniforms = noise(effort, effort)
-        draft = drafter.draft(prefix, block=BLOCK, effort=effort, uniforms=uniforms)
+        draft = drafter.draft(prefix, block=BLOCK, effort=effort, noise=uniforms)
 
-        used = uniforms[draft.commit_step, torch.arange(BLOCK)]
+        used = uniforms.values[draft.commit_step, torch.arange(BLOCK)]
         assert torch.equal(draw(draft.probs, used), draft.tokens)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
 def test_the_recorded_distribution_is_the_warped_one_of_a_pass_without_cache(model, prefix, sampling):
-    draft = drafter_of(model, sampling=sampling).draft(prefix, block=BLOCK, effort=1, uniforms=noise(0, 1))
+    draft = drafter_of(model, sampling=sampling).draft(prefix, block=BLOCK, effort=1, noise=noise(0, 1))
 
     expected = fresh_probs(model, prefix, torch.full((BLOCK,), MASK_ID), sampling=sampling)
     torch.testing.assert_close(draft.probs, expected, rtol=0, atol=PASS_TOLERANCE)
@@ -148,7 +149,7 @@ def test_drawn_tokens_follow_the_recorded_distributions(tiny_pair, order):
     """Draws of slot after slot against q, each from its own commit step on: K = 4, 250 blocks of 8."""
     drafter = drafter_of(tiny_pair.drafter.model, order=order, sampling=Sampling(top_p=0.9))
     prefix = torch.tensor(prompt_ids(tiny_pair))
-    drafts = [drafter.draft(prefix, block=BLOCK, effort=4, uniforms=noise(seed, 4)) for seed in range(250)]
+    drafts = [drafter.draft(prefix, block=BLOCK, effort=4, noise=noise(seed, 4)) for seed in range(250)]
 
     probs, tokens = torch.cat([draft.probs for draft in drafts]), torch.cat([draft.tokens for draft in drafts])
 
@@ -161,7 +162,7 @@ def test_values_decide_what_order_confidence_commits_so_its_recorded_q_is_not_th
     """Why it is recorded as exactness `none`: of a step's draws, the likely ones are kept."""
     drafter = drafter_of(tiny_pair.drafter.model, order="confidence")
     prefix = torch.tensor(prompt_ids(tiny_pair))
-    drafts = [drafter.draft(prefix, block=BLOCK, effort=4, uniforms=noise(seed, 4)) for seed in range(250)]
+    drafts = [drafter.draft(prefix, block=BLOCK, effort=4, noise=noise(seed, 4)) for seed in range(250)]
     probs = torch.cat([draft.probs[draft.commit_step == 0] for draft in drafts])
     tokens = torch.cat([draft.tokens[draft.commit_step == 0] for draft in drafts])
 
@@ -172,7 +173,7 @@ def test_values_decide_what_order_confidence_commits_so_its_recorded_q_is_not_th
 @pytest.mark.parametrize("slot", [0, 5])
 def test_tokens_of_one_slot_follow_its_distribution(pair, model, prefix, slot):
     drafter = drafter_of(model, sampling=pair.drafter.sampling)
-    drafts = [drafter.draft(prefix, block=BLOCK, effort=1, uniforms=noise(seed, 1)) for seed in range(600)]
+    drafts = [drafter.draft(prefix, block=BLOCK, effort=1, noise=noise(seed, 1)) for seed in range(600)]
 
     counts = torch.stack([draft.tokens[slot] for draft in drafts]).bincount(minlength=len(TOKEN_IDS))
 
@@ -193,7 +194,7 @@ def test_O17_a_drafter_that_went_along_agrees_with_a_pass_without_cache(
     text = torch.randint(3, len(TOKEN_IDS), (start + sum(grown),), generator=torch.Generator().manual_seed(seed))
     length = start
     for growth in (*grown, 0):
-        draft = drafter.draft(text[:length], block=BLOCK, effort=2, uniforms=noise(seed, 2))
+        draft = drafter.draft(text[:length], block=BLOCK, effort=2, noise=noise(seed, 2))
 
         slots = torch.full((BLOCK,), MASK_ID)
         first = fresh_probs(model, text[:length], slots, shifted=shifted, causal_prefix=causal_prefix)
@@ -208,17 +209,17 @@ def test_a_new_request_forgets_the_prefix_of_the_last(tiny_pair):
     drafter = drafter_of(tiny_pair.drafter.model)
     prefix = torch.tensor(prompt_ids(tiny_pair))
     other = prefix.flip(0)
-    fresh = drafter_of(tiny_pair.drafter.model).draft(other, block=BLOCK, effort=1, uniforms=noise(0, 1))
+    fresh = drafter_of(tiny_pair.drafter.model).draft(other, block=BLOCK, effort=1, noise=noise(0, 1))
 
-    drafter.draft(prefix, block=BLOCK, effort=1, uniforms=noise(0, 1))
+    drafter.draft(prefix, block=BLOCK, effort=1, noise=noise(0, 1))
     drafter.start()
-    draft = drafter.draft(other, block=BLOCK, effort=1, uniforms=noise(0, 1))
+    draft = drafter.draft(other, block=BLOCK, effort=1, noise=noise(0, 1))
 
     assert torch.equal(draft.probs, fresh.probs)
 
 
 def test_a_prefix_of_one_token_is_enough(tiny_pair):
-    draft = drafter_of(tiny_pair.drafter.model).draft(torch.tensor([5]), block=3, effort=3, uniforms=noise(0, 3, 3))
+    draft = drafter_of(tiny_pair.drafter.model).draft(torch.tensor([5]), block=3, effort=3, noise=noise(0, 3, 3))
 
     assert not draft.probs.isnan().any()
     assert draft.commit_step.tolist() == [0, 1, 2]
@@ -246,7 +247,7 @@ def test_O24_logits_are_aligned_by_the_convention_of_the_model(shifted, tokens):
         causal_prefix=False,
     )
 
-    draft = drafter.draft(torch.tensor([0]), block=4, effort=1, uniforms=torch.full((1, 4), 0.5))
+    draft = drafter.draft(torch.tensor([0]), block=4, effort=1, noise=Uniforms(torch.full((1, 4), 0.5)))
 
     assert ["ABCD"[token] for token in draft.tokens] == tokens
 
@@ -271,7 +272,7 @@ def test_O04_greedy_drafts_are_recorded_as_certain(tiny_pair, greedy):
     sampling = Sampling(temperature=0.0) if greedy else Sampling()
     prefix = torch.tensor(prompt_ids(tiny_pair))
     draft = drafter_of(tiny_pair.drafter.model, sampling=sampling, order="entropy").draft(
-        prefix, block=BLOCK, effort=2, uniforms=noise(0, 2)
+        prefix, block=BLOCK, effort=2, noise=noise(0, 2)
     )
 
     certain = draft.probs.gather(-1, draft.tokens[:, None])[:, 0] == 1
@@ -301,7 +302,7 @@ def test_the_margin_of_entropy_ignores_the_temperature(tiny_pair):
         temperature: drafter_of(
             tiny_pair.drafter.model, order="entropy", sampling=Sampling(temperature=temperature, top_p=0.9)
         )
-        .draft(prefix, block=BLOCK, effort=2, uniforms=noise(0, 2))
+        .draft(prefix, block=BLOCK, effort=2, noise=noise(0, 2))
         .commit_step.tolist()
         for temperature in (0.0, 0.2, 1.0, 5.0)
     }
@@ -317,6 +318,6 @@ def test_O11_nan_logits_reach_the_recorded_distribution(tiny_pair):
             return outputs
 
     drafter = drafter_of(Broken(torch.zeros(len(TOKEN_IDS), len(TOKEN_IDS))), causal_prefix=False)
-    draft = drafter.draft(torch.tensor([5]), block=4, effort=1, uniforms=noise(0, 1, 4))
+    draft = drafter.draft(torch.tensor([5]), block=4, effort=1, noise=noise(0, 1, 4))
 
     assert draft.probs.isnan().any(-1).tolist() == [False, False, True, False]
