@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from theory.acceptance import LinearAcceptance, Rule, parse_rule
 from theory.anchors import blend
 from theory.estimates import bootstrap_weights
-from theory.replay import LOSSLESS, deviation, replay
+from theory.replay import LOSSLESS, deviation, replay, tests_ratio
 from theory.rounds import Rounds
 
 NAMES = ("acceptance_rate", "agreement", "tokens_per_round", "tokens_per_request")
@@ -105,7 +105,7 @@ def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int
     if isinstance(rule, LinearAcceptance):
         accepted = 1 - cell.divergence + spent
     else:
-        accepted = rule.probability(cell.p_drafted, cell.q_drafted)
+        accepted = tests_ratio(rule).probability(cell.p_drafted, cell.q_drafted)
     reached = cell.reached
     columns = np.stack([reached, np.where(reached, accepted, 0), np.where(reached, spent, 0)], axis=2)
     sums = resampler.sums(cell.prompt, columns)

@@ -65,10 +65,7 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
         The rule is coupled verification, whose acceptance the recorded scalars do not tell; or there is a limit but
         some prompt has no round 0, whose prefix is the prompt.
     """
-    if isinstance(rule, CoupledAcceptance):
-        msg = f"`rule` must test a ratio, got {rule.label}; measure it with python -m profiler.sweep --coupled"
-        raise ValueError(msg)
-    probability = np.where(rounds.proposed, rule.probability(rounds.p_drafted, rounds.q_drafted), 0.0)
+    probability = np.where(rounds.proposed, tests_ratio(rule).probability(rounds.p_drafted, rounds.q_drafted), 0.0)
     survival = np.concatenate([np.ones((len(rounds), 1)), np.cumprod(probability, axis=1)], axis=1)
     last = np.where(rounds.eos_slot < 0, rounds.drafted, rounds.eos_slot) if cut else rounds.drafted
     tested = rounds.proposed & (rounds.slot <= last[:, None])
@@ -81,6 +78,14 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
         spent=np.where(tested, survival[:, :-1] * deviation(rounds, rule), 0).sum(axis=1),
         emitted=1 + np.where(appended, survival[:, 1:], 0).sum(axis=1),
     )
+
+
+def tests_ratio(rule: Rule) -> RatioRule:
+    """Return a rule whose acceptance follows from the drafted token's two probabilities, and refuse any other."""
+    if isinstance(rule, CoupledAcceptance):
+        msg = f"`rule` must test a ratio, got {rule.label}; measure it with python -m profiler.sweep --coupled"
+        raise ValueError(msg)
+    return rule
 
 
 def deviation(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ import pytest
 from tests.recordings import make_rounds, record_pair
 from theory.acceptance import CactusAcceptance, LinearAcceptance
 from theory.calibration import calibrate
+from theory.coupled import CoupledAcceptance
 from theory.prediction import QUANTITIES, predict
 from theory.replay import LOSSLESS, replay
 from theory.rounds import Rounds
@@ -142,3 +143,9 @@ def test_what_a_recorded_model_needs():
         predict(calibrated(rounds), [LOSSLESS], model="replay", rounds=finished(effort=[2] * 3))
     with pytest.raises(ValueError, match="`rounds` must hold one recording beside linear:0, got none"):
         predicted(rounds, [LOSSLESS], model="anchored")
+
+
+@pytest.mark.parametrize("model", ["position", "replay"])
+def test_coupled_verification_is_not_predicted_from_scalars(model):
+    with pytest.raises(ValueError, match="`rule` must test a ratio, got coupled"):
+        predicted(finished(), [CoupledAcceptance()], model=model)
