@@ -12,7 +12,7 @@ from matplotlib.patches import Polygon
 from numpy.typing import ArrayLike, NDArray
 
 from figures import style
-from theory.acceptance import Rule
+from theory.acceptance import RatioRule
 from theory.distances import total_variation
 from theory.theorem1 import VerificationRule, acceptance_rate, emitted_law, optimal_target
 
@@ -21,7 +21,7 @@ Numbers = NDArray[np.float64]
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3) / 2]])
 
 
-def draw(p: ArrayLike, q: ArrayLike, deviation: float, rules: Iterable[Rule] = ()) -> Figure:
+def draw(p: ArrayLike, q: ArrayLike, deviation: float, rules: Iterable[RatioRule] = ()) -> Figure:
     """The verifier p (3,), the drafter q (3,), and the targets within a deviation of p.
 
     Shades show the acceptance of each possible target, the outline the targets at most `deviation` from the verifier,
