@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from theory.acceptance import LinearAcceptance
 from theory.law_check import Sampler
-from theory.proposition2 import VerificationRule
+from theory.theorem1 import VerificationRule
 
 LOSSLESS = LinearAcceptance(leniency=0)
 Law: TypeAlias = NDArray[np.float64]

@@ -10,20 +10,11 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from theory.distances import Array
-
-
-class VerificationRule(Protocol):
-    """What verification does with a drafted token: test it, and replace it if it is rejected."""
-
-    def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
-        """Return the acceptance probability of drafted tokens, elementwise."""
-
-    def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
-        """Return the distribution that replaces a rejected token, ``(..., V)``."""
+from theory.theorem1 import VerificationRule, emitted_law
 
 
 class Exactness(StrEnum):
@@ -92,15 +83,7 @@ def verified_law(rule: VerificationRule, p: Array, proposals: Array, weights: Ar
         Values that Q takes, and their probabilities.
     """
     xp = array_namespace(p, proposals, weights)
-    law = xp.zeros_like(p)
-    tokens = xp.arange(p.shape[-1], device=device(p))
-    for token in range(p.shape[-1]):
-        drafted = weights * proposals[:, token]
-        accepted = drafted * rule.probability(p[token], proposals[:, token])
-        replaced = rule.residual(p, proposals, xp.full_like(drafted, token, dtype=xp.int64))
-        law = law + xp.where(tokens == token, xp.sum(accepted), 0.0)
-        law = law + xp.sum((drafted - accepted)[:, None] * replaced, axis=0)
-    return law
+    return xp.sum(weights[:, None] * emitted_law(rule, p, proposals), axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

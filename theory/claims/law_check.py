@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from theory import law_check, mistakes
-from theory.acceptance import LinearAcceptance
+from theory import law_check, mistakes, theorem1
 from theory.claims.claim import Claim, Finding, Method, Verdict
+from theory.distances import overlap, total_variation
 from theory.law_check import FALSE_ALARM, POWER
 
 DRAWS = 20_000
@@ -90,17 +90,15 @@ def _at_the_detectable_distance(thorough: bool) -> Finding:
 def _wrong_tests_show(thorough: bool) -> Finding:
     """Exact-match acceptance (case O05): the law that it emits, and how much it accepts."""
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.4, 0.2])
-    rule, tokens = mistakes.ExactMatch(leniency=0), np.arange(3)
-    accepted = q * rule.probability(p, q)
-    emitted = accepted + (q - accepted) @ rule.residual(p[None], q[None], tokens)
-    right = q @ LinearAcceptance(leniency=0).probability(p, q)
-    distance = float(abs(emitted - p).sum() / 2)
+    rule = mistakes.ExactMatch(leniency=0)
+    distance = float(total_variation(theorem1.emitted_law(rule, p, q), p))
+    accepted = float(theorem1.acceptance_rate(rule, p, q))
     return Finding(
         verdict=Verdict.HOLDS if distance > 1e-12 else Verdict.FAILS,
         covered="exact-match acceptance at p = (.5, .3, .2), q = (.4, .4, .2)",
         worst_error=distance,
         counterexample="drafts kept where an independent draw of the verifier is the same: the text has the law p, but "
-        f"{accepted.sum():.2f} of the drafts are accepted instead of {right:.2f}",
+        f"{accepted:.2f} of the drafts are accepted instead of {float(overlap(p, q)):.2f}",
     )
 
 
