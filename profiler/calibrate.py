@@ -3,7 +3,8 @@
     python -m profiler.calibrate                                  # the embedded pair, K = 1..4, 50 prompts
     python -m profiler.calibrate --efforts 1,2,4 --prompts 200
     python -m profiler.calibrate --order entropy                  # the commit order of Dream
-    python -m profiler.calibrate --pair my-pair.toml --device cuda
+    python -m profiler.calibrate --list-pairs
+    python -m profiler.calibrate --pair my-pair.toml --device cuda --prompts my-prompts.jsonl
 
 Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet, calibration.json,
 prediction.json.
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 
 import tyro
 
-from profiler import pairs, summary, tasks
+from profiler import summary
 from profiler.cli import RunOptions, guarded
+from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
 from theory.acceptance import LinearAcceptance
 from theory.calibration import calibrate
@@ -34,6 +36,8 @@ class Settings(RunOptions):
 
     seed: int = 0
     """Seed of the prompts and of all random streams."""
+    list_pairs: bool = False
+    """Print the named pairs with the memory they need and bounds on their latency, and do nothing else."""
     minimum_agreement: float = 0.99
     """The recommended setting is the fastest whose agreement with the verifier, token by token, is at least this."""
 
@@ -41,10 +45,13 @@ class Settings(RunOptions):
 def main(argv: list[str] | None = None) -> None:
     """Parse, record, compute, write, print."""
     settings = tyro.cli(Settings, args=argv, prog="python -m profiler.calibrate", description=__doc__)
+    if settings.list_pairs:
+        print(summary.pairs(needs.listing()))
+        return
     spec = settings.spec()
-    pair = pairs.load(spec, device=settings.device)
-    run = settings.open(pair, "calibrate", {"prompts": settings.prompts, "seed": settings.seed})
-    prompts = tasks.load(spec.task.name).prompts(settings.prompts, settings.seed)
+    prompts = settings.requests(spec, settings.seed)
+    pair = settings.load(spec)
+    run = settings.open(pair, "calibrate", prompts, {"seed": settings.seed})
     cells = [Cell(effort=effort, rule=LOSSLESS) for effort in spec.efforts]
     cells.append(Cell(effort=spec.efforts[0], rule=LOSSLESS, replica=1))
     try:

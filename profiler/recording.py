@@ -89,7 +89,9 @@ def read_requests(records: Mapping[Key, dict[str, Any]]) -> Requests:
     """The recorded requests as one table, the verifier alone (effort 0) included."""
     rows = [{**vars(key), **row["request"]} for key, row in records.items()]
     names = [field.name for field in dataclasses.fields(Requests)]
-    return Requests(**{name: np.array([row[name] for row in rows]) for name in names})
+    columns = {name: [row[name] for row in rows] for name in names}
+    columns["correct"] = [math.nan if value is None else float(value) for value in columns["correct"]]
+    return Requests(**{name: np.array(values) for name, values in columns.items()})
 
 
 def _key(prompt: Prompt, cell: Cell) -> Key:
@@ -98,7 +100,7 @@ def _key(prompt: Prompt, cell: Cell) -> Key:
 
 def _request(pair: Pair, prompt: Prompt, cell: Cell, streams: Streams) -> dict[str, Any]:
     """Decode one request and describe it as a journal record."""
-    ids = pair.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
+    ids = pair.encode(prompt.text)
     with undisturbed():
         rounds = list(
             decode(
@@ -116,7 +118,7 @@ def _request(pair: Pair, prompt: Prompt, cell: Cell, streams: Streams) -> dict[s
         "request": {
             "tokens": len(tokens),
             "seconds": sum(decode_seconds),
-            "correct": float(tasks.load(pair.spec.task.name).is_correct(prompt, text)),
+            "correct": tasks.load(pair.spec.task.name).is_correct(prompt, text) if prompt.reference else None,
             "ended": rounds[-1].ended,
         },
         "text": text,

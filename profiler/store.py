@@ -209,7 +209,12 @@ def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return ", ".join(f"{name} ({old.get(name)!r}, now {new.get(name)!r})" for name in names)
+    return ", ".join(f"{name} ({_short(old.get(name))}, now {_short(new.get(name))})" for name in names)
+
+
+def _short(value: Any) -> str:
+    """A value as an error shows it: of a list, such as the prompts, its length."""
+    return f"{len(value)} of them" if isinstance(value, list) and len(value) > 8 else repr(value)
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

@@ -112,6 +112,16 @@ def comparison(result: Comparison, calibrated: Path) -> str:
     return "\n".join([f"\nPrediction of {calibrated} against measurement:", table(header, rows)])
 
 
+def pairs(rows: Sequence[Sequence[str]]) -> str:
+    """The named pairs, what they need, and the least that their rounds can take."""
+    header = ("pair", "family", "block", "K", "tasks", "memory", "H100: a, b, c_v", "H200: a, b, c_v")
+    note = (
+        "Memory: weights, caches and the distributions of a block. a, b, c_v: lower bounds in ms by the devices' data\n"
+        "sheets, 200 tokens before the block; not measured."
+    )
+    return "\n".join([table(header, rows), "", note])
+
+
 def files(path: Path) -> str:
     """Where everything was written."""
     written = sorted(each.name for each in path.iterdir())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import tyro
 
-from profiler import pairs, summary, tasks
+from profiler import summary
 from profiler.cli import RunOptions, guarded, numbers
 from profiler.recording import Cell, read_requests, read_rounds, record, verifier_alone
 from profiler.store import find_calibration, read_manifest
@@ -61,10 +61,10 @@ def main(argv: list[str] | None = None) -> None:
     spec, rules = settings.spec(), settings.rules()
     if settings.calibration is not None:
         read_manifest(settings.calibration)  # a mistyped folder is better noticed before the sweep than after it
-    pair = pairs.load(spec, device=settings.device)
+    prompts = settings.requests(spec, settings.seed)
+    pair = settings.load(spec)
     labels = [rule.label for rule in rules]
-    run = settings.open(pair, "sweep", {"prompts": settings.prompts, "seed": settings.seed, "rules": labels})
-    prompts = tasks.load(spec.task.name).prompts(settings.prompts, settings.seed)
+    run = settings.open(pair, "sweep", prompts, {"seed": settings.seed, "rules": labels})
     cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
     try:
         record(pair, [verifier_alone(), *cells], prompts, run=run, seed=settings.seed)

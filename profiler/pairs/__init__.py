@@ -2,6 +2,6 @@
 
 from profiler.pairs.loading import load
 from profiler.pairs.pair import Pair
-from profiler.pairs.spec import PairSpec, names, read
+from profiler.pairs.spec import PairSpec, describe, names, read
 
-__all__ = ["Pair", "PairSpec", "load", "names", "read"]
+__all__ = ["Pair", "PairSpec", "describe", "load", "names", "read"]

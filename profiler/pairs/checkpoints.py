@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +46,7 @@ class Checkpoints:
     def config(self, model: ModelSpec) -> PreTrainedConfig:
         """The architecture, in a class of transformers itself even where the checkpoint names code of its own."""
         try:
-            if model.config and not Path(self.location(model)).is_dir():
-                table = json.loads((self.folder / model.config).read_text())
-            else:
-                table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
+            table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
             if "model_type" not in table:
                 raise ValueError("there is no config.json that names a model_type")
             kind = NATIVE.get(table["model_type"], table["model_type"])

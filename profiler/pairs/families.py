@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from profiler.drafters.commit import Order
 from profiler.sampling import Sampling
+from theory.roofline import Reading
 
 Dtype = Literal["float32", "float64", "bfloat16", "float16"]
 
@@ -41,6 +42,11 @@ class DrafterSpec(ModelSpec):
 
     family: str
 
+    @property
+    def reading(self) -> Reading:
+        """How it reads the text, which decides what a step costs: see `theory.roofline.bound_latency`."""
+        return "cached"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedSpec(DrafterSpec):
@@ -52,6 +58,11 @@ class MaskedSpec(DrafterSpec):
     shifted: bool = True
     causal_prefix: bool = True
     confidence: float = 1.0
+
+    @property
+    def reading(self) -> Reading:
+        """Without a causal prefix, every step reads everything anew."""
+        return "cached" if self.causal_prefix else "recompute"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +88,11 @@ class UniformSpec(DrafterSpec):
     """
 
     final_temperature: float
+
+    @property
+    def reading(self) -> Reading:
+        """A causal encoder reads the text, a bidirectional decoder the canvas."""
+        return "encoded"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +125,11 @@ class EarlyExitSpec(DrafterSpec):
 @dataclass(frozen=True, kw_only=True)
 class AutoregressiveSpec(DrafterSpec):
     """A smaller causal language model that drafts token by token; its only effort is 1."""
+
+    @property
+    def reading(self) -> Reading:
+        """One pass a token."""
+        return "token_by_token"
 
 
 FAMILIES: dict[str, type[DrafterSpec]] = {

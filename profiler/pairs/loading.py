@@ -56,6 +56,7 @@ def load(pair: str | PairSpec, *, device: str = "auto", trust_remote_code: bool 
         drafter=drafter,
         verifier=verifier,
         tokenizer=tokenizer,
+        drafter_tokenizer=drafter_tokenizer,
         device=target,
         vocabulary_size=len(banned),
         stop_ids=_stop_ids(model, tokenizer),

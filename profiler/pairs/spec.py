@@ -16,14 +16,17 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """A benchmark, the most new tokens that a request may get, and what to try on it.
+    """A benchmark, the most new tokens that a request may get, how a prompt is put, and what to try on it.
 
-    ``efforts`` are the pair's own if not given. The grids say what to sweep: leniencies, Cactus budgets in
-    nats by effort, confidence thresholds and block sizes (0: the remaining canvas).
+    ``format`` names a template of `profiler.pairs.prompting`, ``instruction`` is a line before the prompt. ``efforts``
+    are the pair's own if not given. The grids say what to sweep: leniencies, Cactus budgets in nats by effort,
+    confidence thresholds and block sizes (0: the remaining canvas).
     """
 
     name: str
     token_limit: int
+    format: str = "plain"
+    instruction: str = ""
     efforts: tuple[int, ...] = ()
     leniency: tuple[float, ...] = ()
     cactus: tuple[tuple[str, tuple[float, ...]], ...] = ()
@@ -90,11 +93,26 @@ def read(name_or_path: str) -> PairSpec:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    return _pair(table, path)
+    return _pair(table | {"name": path.stem, "folder": path.parent}, path)
 
 
-def _pair(table: dict[str, Any], path: Path) -> PairSpec:
-    table.update(name=path.stem, folder=path.parent)
+def describe(*, drafter: dict[str, Any], verifier: dict[str, Any], block_size: int, token_limit: int) -> PairSpec:
+    """A pair without a TOML file, from its two tables: efforts 1, 2 and 4, and prompts of one's own."""
+    names = [Path(each["checkpoint"]).name for each in (drafter, verifier)]
+    table = {
+        "name": "-".join(names),
+        "folder": Path(),
+        "description": "Given on the command line.",
+        "block_size": block_size,
+        "efforts": [effort for effort in (1, 2, 4) if not block_size or effort <= block_size],
+        "drafter": drafter,
+        "verifier": verifier,
+        "task": {"name": "own", "token_limit": token_limit},
+    }
+    return _pair(table, "--drafter and --verifier")
+
+
+def _pair(table: dict[str, Any], path: Path | str) -> PairSpec:
     if isinstance(table.get("drafter"), dict):
         table["drafter"] = _drafter(table["drafter"], f"{path}: [drafter]")
     if isinstance(table.get("verifier"), dict):
@@ -119,7 +137,7 @@ def _drafter(table: dict[str, Any], where: str) -> DrafterSpec:
     return drafter
 
 
-def _add_tasks(table: dict[str, Any], path: Path) -> None:
+def _add_tasks(table: dict[str, Any], path: Path | str) -> None:
     """Read `[task]`, or several of `[[task]]`, into `tasks`, the first of them also into `task`."""
     given = table.get("task")
     listed = [given] if isinstance(given, dict) else given
@@ -128,13 +146,13 @@ def _add_tasks(table: dict[str, Any], path: Path) -> None:
         table["task"] = table["tasks"][0]
 
 
-def _checked_task(task: TaskSpec, efforts: tuple[int, ...], path: Path) -> TaskSpec:
+def _checked_task(task: TaskSpec, efforts: tuple[int, ...], path: Path | str) -> TaskSpec:
     if task.token_limit < 1:
         raise ValueError(f"{path}: `token_limit` must be at least 1, got {task.token_limit}")
     return dataclasses.replace(task, efforts=_efforts(task.efforts or efforts, path))
 
 
-def _efforts(efforts: tuple[int, ...], path: Path) -> tuple[int, ...]:
+def _efforts(efforts: tuple[int, ...], path: Path | str) -> tuple[int, ...]:
     if not efforts or min(efforts) < 1:
         raise ValueError(f"{path}: `efforts` must be one or more numbers from 1 on, got {list(efforts)}")
     return tuple(sorted(set(efforts)))

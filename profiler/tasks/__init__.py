@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from profiler.tasks import word_problems
+from profiler.tasks import gsm8k, humaneval, own, word_problems
 from profiler.tasks.task import Task
 
-_TASKS = {"word_problems": cast(Task, word_problems)}
+_TASKS = {
+    "gpqa": cast(Task, own),  # its authors ask not to spread it
+    "gsm8k": cast(Task, gsm8k),
+    "humaneval": cast(Task, humaneval),
+    "own": cast(Task, own),
+    "word_problems": cast(Task, word_problems),
+}
 
 
 def load(name: str) -> Task:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +24,18 @@ class Task(Protocol):
         """The first `count` prompts of the seeded order; the same for every run."""
         ...
 
-    def is_correct(self, prompt: Prompt, completion: str) -> bool:
-        """Whether the completion answers the prompt."""
+    def is_correct(self, prompt: Prompt, completion: str) -> bool | None:
+        """Whether the completion answers the prompt; None where completions are not scored."""
         ...
+
+
+def subset(prompts: Sequence[Prompt], count: int, seed: int) -> list[Prompt]:
+    """`count` of the prompts in a seeded random order, of which a smaller count is the beginning.
+
+    Raises ValueError where there are fewer: a prompt that is decoded twice is no second observation.
+    """
+    if count > len(prompts):
+        raise ValueError(f"--prompts must be at most {len(prompts)}, all that there are, got {count}")
+    order = list(range(len(prompts)))
+    random.Random(seed).shuffle(order)  # noqa: S311 - no secret, the same in every run
+    return [prompts[index] for index in order[:count]]

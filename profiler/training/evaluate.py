@@ -76,9 +76,9 @@ def _right(pair: Pair, prompts: list[Prompt], complete: Complete, seed: int, nam
     task = tasks.load(pair.spec.task.name)
     right = 0
     for index, prompt in enumerate(tqdm(prompts, desc=name)):
-        ids = pair.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
+        ids = pair.encode(prompt.text)
         text = pair.tokenizer.decode(complete(ids, Streams(seed=seed, request=index)))
-        right += task.is_correct(prompt, text)
+        right += bool(task.is_correct(prompt, text))
     return right
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from profiler import calibrate, cli
+from profiler import calibrate, cli, pairs
 from tests.profiler.commands import TORN, Command, Interruptions, copy_pair, steady
 from theory.calibration import Calibration
 from theory.rounds import Rounds
@@ -133,7 +133,8 @@ def test_another_seed_gives_another_recording(command):
         (("--efforts", "one"), "--efforts must be numbers separated by commas, got 'one'"),
         (("--efforts", ","), "--efforts must"),
         (("--prompts", "0"), "--prompts must be at least 1, got 0"),
-        (("--block-size", "0"), "--block-size must be at least 1, got 0"),
+        (("--block-size", "-1"), "--block-size must be at least 0, got -1; 0 is the remaining canvas"),
+        (("--prompts", "two"), "--prompts must be a number or a file that exists, got two"),
         (("--pair", "dream"), "`pair` must be a TOML file or one of "),
         (("--pair", "none.toml"), "`pair` must be a file that exists, got none.toml"),
         (("--device", "tpu"), "`device` must be auto, cpu or cuda[:index], got 'tpu'"),
@@ -145,7 +146,7 @@ def test_impossible_options_are_one_line_with_exit_code_2(command, options, mess
     assert message in command("--prompts", "2", *options, code=2)
 
 
-@pytest.mark.parametrize("options", [("--effort", "1"), ("--prompts", "two"), ("--order", "random")])
+@pytest.mark.parametrize("options", [("--effort", "1"), ("--sample", "two"), ("--order", "random")])
 def test_unknown_options_are_refused_with_exit_code_2(options):
     with pytest.raises(SystemExit, match="2"):
         calibrate.main(list(options))
@@ -167,7 +168,8 @@ def test_a_run_of_other_settings_is_refused_and_left_alone(command):
 
     error = command(*FEW, "--seed", "1", code=2)
 
-    assert "was recorded with other settings: seed (0, now 1)" in error
+    assert "was recorded with other settings: " in error
+    assert "seed (0, now 1)" in error
     assert (command.run("mine") / "journal.jsonl").read_bytes() == before
 
 
@@ -279,3 +281,36 @@ def test_a_folder_that_cannot_be_written_is_one_line(command, tmp_path):
     (tmp_path / "results").write_text("a file")
 
     assert "results" in command(*FEW, code=2)
+
+
+def test_the_named_pairs_are_listed_with_what_they_need_and_nothing_is_recorded(command):
+    printed = command("--list-pairs")
+
+    for name in pairs.names():
+        assert name in printed
+    assert "82 GB" in printed
+    assert "not measured" in printed
+    assert not command.out.exists()
+
+
+def test_prompts_of_a_file_are_recorded_and_named_in_the_manifest(command, tmp_path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Ann has {n} pens .", "id": n}) + "\n" for n in (1, 2, 3)))
+    command("--prompts", str(file), "--sample", "2", "--efforts", "1", "--run", "mine")
+
+    manifest = json.loads((command.run("mine") / "manifest.json").read_text())
+    chosen = manifest["settings"]["prompts"]
+    assert len(chosen) == 2
+    assert {row["prompt"] for row in command.rows("mine")} == set(chosen) < {"1", "2", "3"}
+    assert {row["request"]["correct"] for row in command.rows("mine")} == {None}, "no answer to hold them against"
+
+
+def test_prompts_of_an_unscored_task_are_neither_right_nor_wrong(command, own_pair, tmp_path):
+    own_pair.write_text(own_pair.read_text().replace('"word_problems"', '"own"'))
+    command.pair = own_pair
+    file = tmp_path / "mine.txt"
+    file.write_text("Ann has 1 pens .\n")
+    command("--prompts", str(file), "--efforts", "1", "--run", "mine")
+
+    assert {row["request"]["correct"] for row in command.rows("mine")} == {None}
+    assert "give it with --prompts FILE" in command("--efforts", "1", code=2)

@@ -1,10 +1,16 @@
+import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
 from profiler import pairs
 from profiler.cli import RunOptions, guarded, numbers
+from profiler.tasks import word_problems
+from profiler.tasks.task import Prompt
 from tests.profiler.conftest import TINY
+
+PROMPTS = [Prompt(id=f"mine/{number}", text=f"text {number}", reference="") for number in range(3)]
 
 
 @pytest.fixture
@@ -56,8 +62,15 @@ def test_options_replace_what_the_description_says(options):
         ({"efforts": "9"}, r"--efforts must lie in \[1, 8\], got 9"),
         ({"efforts": ","}, "--efforts must"),
         ({"block_size": 2}, r"--efforts must lie in \[1, 2\], got 4"),
-        ({"block_size": 0}, "--block-size must be at least 1, got 0"),
-        ({"prompts": 0}, "--prompts must be at least 1, got 0"),
+        ({"block_size": -1}, "--block-size must be at least 0, got -1; 0 is the remaining canvas"),
+        ({"drafter": "a"}, "--drafter and --verifier make a pair together; give both, or --pair"),
+        ({"verifier": "a"}, "--drafter and --verifier make a pair together; give both, or --pair"),
+        ({"drafter": "a", "verifier": "b"}, "--block-size must be given with --drafter and --verifier"),
+        ({"drafter": "a", "verifier": "b", "block_size": 4, "family": "x"}, r"\[drafter\]: `family` must be one of"),
+        (
+            {"drafter": "a", "verifier": "b", "block_size": 4, "family": "uniform"},
+            r"--drafter and --verifier: \[drafter\] lacks the keys final_temperature",
+        ),
     ],
 )
 def test_impossible_options_are_refused_by_name(options, changes, message):
@@ -81,13 +94,80 @@ def test_a_commit_order_is_refused_where_the_family_has_none(options, tiny_pair_
         RunOptions(pair=str(tmp_path / "own.toml"), order="entropy").spec()
 
 
+def test_two_checkpoints_make_a_pair_without_a_file(options):
+    spec = options(drafter="some/small", verifier="other/large", block_size=3, token_limit=12).spec()
+
+    assert (spec.name, spec.block_size, spec.efforts) == ("small-large", 3, (1, 2))
+    assert (spec.drafter.family, spec.drafter.checkpoint, spec.verifier.checkpoint) == (
+        "masked",
+        "some/small",
+        "other/large",
+    )
+    assert (spec.task.name, spec.task.token_limit) == ("own", 12)
+
+
+def test_a_confidence_is_set_where_the_family_has_one(options):
+    assert options(confidence=0.5).spec().drafter.confidence == 0.5
+    with pytest.raises(ValueError, match="--confidence does not apply to drafters of the family autoregressive"):
+        RunOptions(pair="qwen2.5-1.5b-qwen2.5-32b", confidence=0.5).spec()
+
+
+def test_prompts_are_a_number_of_the_tasks_or_those_of_a_file(options, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("".join(f"text {number}\n" for number in range(9)))
+    spec = options().spec()
+
+    assert [p.id for p in options(prompts=2).requests(spec, 0)] == [p.id for p in word_problems.prompts(2, 0)]
+    everything = options(prompts=file).requests(spec, 0)
+    assert {p.text for p in everything} == {f"text {number}" for number in range(9)}
+    assert options(prompts=file, sample=4).requests(spec, 0) == everything[:4]
+    assert options(prompts=file, sample=4).requests(spec, 1) != everything[:4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompts": 0}, "--prompts must be at least 1, got 0"),
+        ({"prompts": 3, "sample": 2}, "--sample takes some of the prompts of a file"),
+        ({"sample": -1}, "--sample must be at least 0, got -1"),
+        ({"sample": 10}, "--prompts must be at most 9, all that there are, got 10"),
+        ({"prompts": Path("none.txt")}, "--prompts must be a number or a file that exists, got none.txt"),
+    ],
+)
+def test_impossible_prompts_are_refused(options, tmp_path, changes, message):
+    file = tmp_path / "mine.txt"
+    file.write_text("".join(f"text {number}\n" for number in range(9)))
+
+    with pytest.raises(ValueError, match=message):
+        options(**{"prompts": file} | changes).requests(options().spec(), 0)
+
+
+def test_the_manifest_names_the_prompts_and_their_contents(options, tiny_pair, tmp_path):
+    first = options(out=tmp_path).open(tiny_pair, "calibrate", PROMPTS, {})
+    changed = [Prompt(id=prompt.id, text=f"{prompt.text}!", reference="") for prompt in PROMPTS]
+
+    assert first.settings["prompts"] == ["mine/0", "mine/1", "mine/2"]
+    assert options(out=tmp_path).open(tiny_pair, "calibrate", changed, {}).path != first.path
+    with pytest.raises(ValueError, match="recorded with other settings: prompts_digest"):
+        options(out=tmp_path, run=first.path.name).open(tiny_pair, "calibrate", changed, {})
+
+
+def test_O29_the_manifest_carries_the_format_of_the_prompts(options, tiny_pair, tmp_path):
+    task = dataclasses.replace(tiny_pair.spec.task, format="qwen3-no-thinking")
+    other = dataclasses.replace(tiny_pair, spec=dataclasses.replace(tiny_pair.spec, task=task))
+    plain, thinking = (options(out=tmp_path).open(each, "calibrate", PROMPTS, {}) for each in (tiny_pair, other))
+
+    assert plain.settings["format_digest"] != thinking.settings["format_digest"]
+    assert plain.path != thinking.path
+
+
 def test_the_run_folder_is_named_after_its_settings_and_found_again(options, tiny_pair, tmp_path):
-    first = options(out=tmp_path).open(tiny_pair, "calibrate", {"seed": 0})
-    again = options(out=tmp_path).open(tiny_pair, "calibrate", {"seed": 0})
+    first = options(out=tmp_path).open(tiny_pair, "calibrate", PROMPTS, {"seed": 0})
+    again = options(out=tmp_path).open(tiny_pair, "calibrate", PROMPTS, {"seed": 0})
     others = [
-        options(out=tmp_path).open(tiny_pair, "calibrate", {"seed": 1}),
-        options(out=tmp_path).open(tiny_pair, "sweep", {"seed": 0}),
-        options(out=tmp_path, run="mine").open(tiny_pair, "calibrate", {"seed": 0}),
+        options(out=tmp_path).open(tiny_pair, "calibrate", PROMPTS, {"seed": 1}),
+        options(out=tmp_path).open(tiny_pair, "sweep", PROMPTS, {"seed": 0}),
+        options(out=tmp_path, run="mine").open(tiny_pair, "calibrate", PROMPTS, {"seed": 0}),
     ]
 
     assert first.path == again.path
@@ -97,7 +177,7 @@ def test_the_run_folder_is_named_after_its_settings_and_found_again(options, tin
 
 
 def test_the_manifest_says_what_decides_a_recording(options, tiny_pair, tmp_path):
-    run = options(out=tmp_path).open(tiny_pair, "calibrate", {"seed": 5})
+    run = options(out=tmp_path).open(tiny_pair, "calibrate", PROMPTS, {"seed": 5})
 
     assert run.settings["command"] == "calibrate"
     assert run.settings["seed"] == 5

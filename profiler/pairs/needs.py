@@ -1,0 +1,91 @@
+"""What a pair needs and the least its rounds can take, from the shapes of its models: no weights are read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from profiler.pairs.families import LoraSpec, ModelSpec
+from profiler.pairs.spec import PairSpec, names, read
+from theory.roofline import H100, H200, Device, LatencyBound, ModelShape, bound_latency
+
+PROMPT_TOKENS = 200
+"""Of a question, its format and its instruction, where a bound needs a length."""
+
+_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def shapes(spec: PairSpec) -> tuple[ModelShape, ModelShape]:
+    """Drafter and verifier as their config.json describes them, shipped or in the checkpoint's folder."""
+    rank = spec.drafter.rank if isinstance(spec.drafter, LoraSpec) else 0
+    drafter = ModelShape.from_config(_config(spec, spec.drafter), adapter_rank=rank)
+    return drafter, ModelShape.from_config(_config(spec, spec.verifier))
+
+
+def memory_bytes(spec: PairSpec) -> int:
+    """Weights of both models, their caches at the longest text, and the distributions of a block in float32.
+
+    An adapter lies on the verifier's own weights. Activations are not counted, a few per cent.
+    """
+    drafter, verifier = shapes(spec)
+    length = PROMPT_TOKENS + spec.task.token_limit
+    block = spec.block_size or spec.task.token_limit
+    if isinstance(spec.drafter, LoraSpec):
+        weights = drafter.parameters * _BYTES[spec.verifier.dtype]
+    else:
+        weights = drafter.parameters * _BYTES[spec.drafter.dtype] + verifier.parameters * _BYTES[spec.verifier.dtype]
+    caches = verifier.cache_bytes(length)
+    if spec.drafter.reading != "recompute":
+        caches += drafter.cache_bytes(length)
+    return weights + caches + 2 * (block + 1) * verifier.vocabulary * _BYTES["float32"]
+
+
+def bounds(spec: PairSpec, device: Device, *, context: int = PROMPT_TOKENS) -> LatencyBound:
+    """The least that a round of the pair can take on a device, with its block after `context` tokens."""
+    drafter, verifier = shapes(spec)
+    return bound_latency(
+        drafter,
+        verifier,
+        device,
+        reading=spec.drafter.reading,
+        block_size=spec.block_size or spec.task.token_limit,
+        context=context,
+    )
+
+
+def listing() -> list[tuple[str, ...]]:
+    """A row for each named pair: name, family, block, efforts, tasks, memory, and bounds on a, b and c_v."""
+    rows = []
+    for name in names():
+        spec = read(name)
+        block = f"{spec.block_size}" if spec.block_size else f"<= {spec.task.token_limit}"
+        rows.append(
+            (
+                name,
+                spec.drafter.family,
+                block,
+                ",".join(map(str, spec.efforts)),
+                ", ".join(task.name for task in spec.tasks),
+                _in_words(memory_bytes(spec)),
+                *(_milliseconds(bounds(spec, device)) for device in (H100, H200)),
+            )
+        )
+    return rows
+
+
+def _config(spec: PairSpec, model: ModelSpec) -> dict[str, Any]:
+    path = spec.folder / model.config if model.config else spec.folder / model.checkpoint / "config.json"
+    try:
+        config: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{spec.name}: {path} must exist to know the shape of {model.checkpoint!r}") from None
+    return config
+
+
+def _in_words(memory: int) -> str:
+    return f"{memory / 1e9:.0f} GB" if memory >= 1e9 else f"{memory / 1e6:.0f} MB"
+
+
+def _milliseconds(bound: LatencyBound) -> str:
+    times = (bound.draft_intercept_seconds, bound.draft_slope_seconds, bound.verify_seconds)
+    return " ".join(f"{1e3 * seconds:.2g}" for seconds in times)
