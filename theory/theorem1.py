@@ -26,7 +26,9 @@ from theory.acceptance import (
 from theory.distances import Array, overlap, total_variation
 
 SOLVER_TOLERANCE = 1e-10
-"""The smallest infeasibility that HiGHS can be asked for; its optimum is good to about this."""
+"""The smallest infeasibility that HiGHS can be asked for, in absolute terms."""
+UNIT = 2.0**10
+"""Mass of a distribution in the linear program: the solver's tolerance is 1e-13 of it, still above rounding."""
 
 
 class VerificationRule(Protocol):
@@ -79,7 +81,7 @@ def best_acceptance(p: Array, q: Array, deviation: Array | float) -> Array:
         If a deviation is negative or NaN.
     """
     xp = array_namespace(p, q)
-    return xp.clip(1 - total_variation(p, q) + _deviation(deviation, p), None, 1.0)
+    return xp.clip(1 - total_variation(p, q) + _deviation(deviation, p), 0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,14 +127,15 @@ def linear_program(p: NDArray[np.float64], q: NDArray[np.float64], deviation: fl
     solution = linprog(
         np.repeat([0.0, -1.0, 0.0], size),
         A_ub=_limits(size),
-        b_ub=np.concatenate([np.zeros(size), p, [deviation]]),
+        b_ub=UNIT * np.concatenate([np.zeros(size), p, [deviation]]),
         A_eq=np.repeat([1.0, 0.0, 0.0], size)[None, :],
-        b_eq=[1.0],
-        bounds=np.stack([np.zeros(3 * size), np.concatenate([np.ones(size), q, np.ones(size)])], axis=1),
+        b_eq=[UNIT],
+        bounds=UNIT * np.stack([np.zeros(3 * size), np.concatenate([np.ones(size), q, np.ones(size)])], axis=1),
         method="highs-ds",
         options={
             "primal_feasibility_tolerance": SOLVER_TOLERANCE,
             "dual_feasibility_tolerance": SOLVER_TOLERANCE,
+            "presolve": False,  # it takes limits that are closer than its tolerance for contradictory ones
         },
     )
     if not solution.success:
@@ -140,7 +143,7 @@ def linear_program(p: NDArray[np.float64], q: NDArray[np.float64], deviation: fl
         raise ValueError(msg)
     shared, beyond = np.clip(-solution.ineqlin.marginals[:-1].reshape(2, size), 0, [[1.0], [np.inf]])
     bound = q @ (1 - shared) + p @ beyond + deviation * beyond.max() + (shared - beyond).max()
-    return Optimum(acceptance=-solution.fun, target=solution.x[:size], upper_bound=float(bound))
+    return Optimum(acceptance=-solution.fun / UNIT, target=solution.x[:size] / UNIT, upper_bound=float(bound))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
