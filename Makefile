@@ -11,7 +11,7 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadfile
 TORCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help calibrate test lint notebooks bench embedded-pair install clean
+.PHONY: help calibrate test lint mutation notebooks bench embedded-pair install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ lint: $(VENV)/.installed ## check style, format, types and the arrows between pa
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+mutation: $(VENV)/.installed ## put faults into the theory, one at a time, and count those that the tests notice
+	rm -rf mutants
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run
+	$(BIN)/python -m tests.mutation_score
+
 notebooks: $(VENV)/.installed ## execute every notebook
 	$(BIN)/python -m pytest --nbmake notebooks/ --nbmake-timeout=600
 
@@ -41,7 +46,7 @@ embedded-pair: $(VENV)/.runtime ## train the embedded pair from nothing and repl
 install: $(VENV)/.installed ## make .venv for development
 
 clean: ## remove caches and build outputs; keep .venv and results
-	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist mutants *.egg-info
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(BIN)/python:

@@ -5,9 +5,17 @@ from types import ModuleType
 
 import pytest
 from array_api_compat import array_namespace
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("two-tradeoffs", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+settings.register_profile(
+    "mutation",  # hundreds of runs of the same tests: few examples, always the same ones, and no search for a small one
+    deadline=None,
+    derandomize=True,
+    max_examples=20,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.differing_executors],  # one process runs a test again and again
+)
 settings.load_profile("two-tradeoffs")
 
 

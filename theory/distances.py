@@ -30,8 +30,8 @@ def kullback_leibler(p: Array, q: Array, /) -> Array:
 
     A token with ``p = 0`` costs nothing, whatever ``q`` is; one with ``p > 0 = q`` costs infinity.
     """
-    xp = array_namespace(p, q)
-    return xp.sum(_relative_entropy(p, q), axis=-1)
+    terms = _relative_entropy(p, q)
+    return array_namespace(terms).sum(terms, axis=-1)
 
 
 def binary_kullback_leibler(gamma: Array, p: Array, /) -> Array:
