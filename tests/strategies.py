@@ -14,6 +14,11 @@ from theory.rounds import Rounds
 Distribution = NDArray[np.float64]
 
 probabilities = st.sampled_from([0.5, 1.0, 0.0, 1e-8, 1e-30, 1 - 1e-9]) | st.floats(0, 1)
+all_magnitudes = (  # of probabilities inside (0, 1): down to 1e-300, and up to 1 - 1e-16
+    st.sampled_from([0.5, 1e-8, 1e-300, 1 - 1e-9, 1 - 2**-53])
+    | st.floats(-300, -1e-3).map(lambda exponent: 10**exponent)
+    | st.floats(-15.9, -1e-3).map(lambda exponent: 1 - 10**exponent)
+)
 leniencies = st.sampled_from([0.0, 1.0, 0.5, 0.1]) | st.floats(0, 1)
 budgets = st.sampled_from([0.0, 1.0, 0.25, 1e-12, 20.0]) | st.floats(0, 50)
 block_sizes = st.integers(1, 12)

@@ -190,24 +190,27 @@ def raised_probability(p: Array, budget: Array | float) -> Array:
     Parameters
     ----------
     p
-        Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. It counts as
-        0 below 1e-276.
+        Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. A subnormal
+        one, below 2.2e-308, counts as 0.
     budget
         δ >= 0 in nats, broadcast against ``p``.
 
     Returns
     -------
     array
-        γ in [p, 1], in the dtype of ``p``: p at budget 0, 1 from budget ``-log p`` on, and 0 where p = 0.
+        γ in [p, 1], in the dtype of ``p``: p at budget 0, 1 from budget ``-log p`` on, and 0 where p = 0. In float64
+        ``|Φ(γ) - δ|`` stays below 1e-12. In float32 the result is the float64 one rounded, so Φ(γ) may leave the budget
+        by the slope of Φ times half a unit in the last place of γ.
     """
     xp = array_namespace(p, budget)
     wide = xp.astype(p, xp.float64)
     limits = xp.finfo(xp.float64)
-    inside = (wide > limits.smallest_normal / limits.eps**2) & (wide < 1)
-    visible = budget > wide * (limits.eps**2 / 16)
+    inside = (wide >= limits.smallest_normal) & (wide < 1)
     start = xp.where(inside, wide, 0.5)
     rest = 1 - start
-    least, most = start * limits.eps / 8, rest * (1 - limits.eps)
+    least = xp.clip(start * (limits.eps / 8), limits.smallest_normal)
+    most = rest * (1 - limits.eps)
+    visible = budget > 4 * least * (least / start)
 
     rise = (2 * budget) ** 0.5 * xp.sqrt(start * rest)
     for _ in range(NEWTON_STEPS):
@@ -224,7 +227,7 @@ def raised_probability(p: Array, budget: Array | float) -> Array:
 def raised_probability_taylor(p: Array, budget: Array | float) -> Array:
     """Return ``min(p + sqrt(2 δ p (1 - p)), 1)``, the Cactus rule as published (Appendix E), elementwise."""
     xp = array_namespace(p, budget)
-    return xp.clip(p + xp.sqrt(2 * budget * p * (1 - p)), None, 1.0)
+    return xp.clip(p + (2 * budget) ** 0.5 * xp.sqrt(p * (1 - p)), None, 1.0)
 
 
 def _chosen(p: Array, drafted: Array) -> Array:

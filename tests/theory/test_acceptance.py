@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from scipy import special
 from scipy.optimize import elementwise
 from scipy.special import rel_entr
 
@@ -228,6 +229,38 @@ class TestRaisedProbability:
             assert excess(mpf(gamma) - reach) <= 0
             assert gamma == 1 or excess(mpf(gamma) + reach) >= 0
 
+    @given(strategies.all_magnitudes, strategies.budgets | st.floats(0, 1))
+    @example(1e-300, 50.0)
+    @example(1e-300, 690.7755278982137)  # the next float is -log p
+    @example(4e-277, 636.0)
+    def test_the_budget_is_spent_to_twelve_decimals(self, p, budget):
+        gamma = float(raised_probability(np.float64(p), budget))
+        with mp.workdps(50):
+            g, r = mpf(gamma), mpf(p)
+            spent = g * mp.log(g / r) + ((1 - g) * (mp.log1p(-g) - mp.log1p(-r)) if gamma < 1 else 0)
+            left = abs(spent - min(budget, -mp.log(r)))
+        target(float(left))
+
+        assert p <= gamma <= 1
+        assert left <= 1e-12
+
+    def test_against_scipy_root_finding_over_all_magnitudes(self):
+        rng = np.random.default_rng(7)
+        p = np.concatenate([10 ** rng.uniform(-300, 0, 2000), 1 - 10 ** rng.uniform(-15, 0, 1000)])
+        budget = np.minimum(50, -np.log(p) * (1 - 1e-12)) * rng.choice([1, 1e-3, 1e-9], p.size) * rng.random(p.size)
+
+        def excess(log_odds, p, budget):  # γ and 1 - γ both keep their digits in the log-odds of γ
+            gain, loss = (special.log_expit(log_odds) - np.log(p), special.log_expit(-log_odds) - np.log1p(-p))
+            return special.expit(log_odds) * gain + special.expit(-log_odds) * loss - budget
+
+        start = special.logit(p)
+        root = elementwise.find_root(excess, (start, np.full(p.size, 800.0)), args=(p, budget))
+        difference = raised_probability(p, budget) - special.expit(root.x)
+        slope = root.x - start
+
+        assert root.success.all()
+        assert np.abs(difference * slope).max() <= 1e-12
+
     @given(st.floats(1e-6, 1 - 1e-6), st.floats(1e-3, 0.999))
     def test_against_scipy_root_finding(self, p, share):
         budget = -math.log(p) * share
@@ -254,7 +287,7 @@ class TestRaisedProbability:
         assert (np.diff(gamma, axis=0) >= -8 * EPS * gamma[1:]).all()
         assert (np.diff(gamma, axis=1) >= -8 * EPS * gamma[:, 1:]).all()
 
-    @pytest.mark.parametrize(("p", "budget", "gamma"), [(0, 3, 0), (1, 0, 1), (0.2, 1.7, 1), (1e-290, 700, 1e-290)])
+    @pytest.mark.parametrize(("p", "budget", "gamma"), [(0, 3, 0), (1, 0, 1), (0.2, 1.7, 1), (1e-310, 700, 1e-310)])
     def test_corners(self, p, budget, gamma):
         assert raised_probability(np.float64(p), budget) == gamma
 
