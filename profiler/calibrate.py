@@ -4,6 +4,7 @@
     python -m profiler.calibrate --efforts 1,2,4 --prompts 200
     python -m profiler.calibrate --order entropy                  # the commit order of Dream
     python -m profiler.calibrate --list-pairs
+    python -m profiler.calibrate --pair dream-qwen2.5-32b --weights random --prompts 4   # latency alone
     python -m profiler.calibrate --pair my-pair.toml --device cuda --prompts my-prompts.jsonl
 
 Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet, calibration.json,
@@ -13,12 +14,14 @@ prediction.json.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import tyro
 
 from profiler import summary
 from profiler.cli import RunOptions, guarded
+from profiler.latency import LatencyOptions, record_latency
 from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
 from theory.acceptance import LinearAcceptance
@@ -38,6 +41,10 @@ class Settings(RunOptions):
     """Seed of the prompts and of all random streams."""
     list_pairs: bool = False
     """Print the named pairs with the memory they need and bounds on their latency, and do nothing else."""
+    weights: Literal["checkpoint", "random"] = "checkpoint"
+    """random: read no checkpoint, and measure latency alone, on models of the same shape."""
+    latency: LatencyOptions = field(default_factory=LatencyOptions)
+    """With random weights alone."""
     minimum_agreement: float = 0.99
     """The recommended setting is the fastest whose agreement with the verifier, token by token, is at least this."""
 
@@ -47,6 +54,9 @@ def main(argv: list[str] | None = None) -> None:
     settings = tyro.cli(Settings, args=argv, prog="python -m profiler.calibrate", description=__doc__)
     if settings.list_pairs:
         print(summary.pairs(needs.listing()))
+        return
+    if settings.weights == "random":
+        print(record_latency(settings, settings.latency, seed=settings.seed))
         return
     spec = settings.spec()
     prompts = settings.requests(spec, settings.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,11 +37,19 @@ class Cell:
     replica: int = 0
 
 
-def record(pair: Pair, cells: Sequence[Cell], prompts: Sequence[Prompt], *, run: RunFolder, seed: int) -> None:
+def record(
+    pair: Pair,
+    cells: Sequence[Cell],
+    prompts: Sequence[Prompt],
+    *,
+    run: RunFolder,
+    seed: int,
+    most_rounds: int | None = None,
+) -> None:
     """Decode every prompt in every cell and journal each request; what the run already holds is not repeated.
 
     The cells of one prompt follow each other, so that a drift of the machine meets all of them alike. Every effort is
-    warmed on the first prompt before anything is timed.
+    warmed on the first prompt before anything is timed. With `most_rounds`, requests are left after so many rounds.
     """
     todo = [
         (index, prompt, cell)
@@ -53,10 +62,10 @@ def record(pair: Pair, cells: Sequence[Cell], prompts: Sequence[Prompt], *, run:
     run.claim()
     for cell in {cell.effort: cell for cell in cells}.values():
         for _ in range(WARMUP_REQUESTS):
-            _request(pair, prompts[0], cell, Streams(seed=seed, request=0))
+            _request(pair, prompts[0], cell, Streams(seed=seed, request=0), most_rounds)
     for index, prompt, cell in tqdm(todo, desc="recording", unit="request"):
         streams = Streams(seed=seed, request=2 * index + cell.replica)
-        run.append(_key(prompt, cell), _request(pair, prompt, cell, streams))
+        run.append(_key(prompt, cell), _request(pair, prompt, cell, streams, most_rounds))
 
 
 def verifier_alone() -> Cell:
@@ -98,15 +107,16 @@ def _key(prompt: Prompt, cell: Cell) -> Key:
     return Key(prompt.id, cell.effort, cell.rule.label, cell.replica)
 
 
-def _request(pair: Pair, prompt: Prompt, cell: Cell, streams: Streams) -> dict[str, Any]:
+def _request(
+    pair: Pair, prompt: Prompt, cell: Cell, streams: Streams, most_rounds: int | None = None
+) -> dict[str, Any]:
     """Decode one request and describe it as a journal record."""
     ids = pair.encode(prompt.text)
     with undisturbed():
-        rounds = list(
-            decode(
-                pair, ids, effort=cell.effort, rule=cell.rule, streams=streams, token_limit=pair.spec.task.token_limit
-            )
+        generator = decode(
+            pair, ids, effort=cell.effort, rule=cell.rule, streams=streams, token_limit=pair.spec.task.token_limit
         )
+        rounds = list(itertools.islice(generator, most_rounds))
     tokens = [token for each in rounds for token in each.tokens]
     text = pair.tokenizer.decode(tokens)
     columns = {name: [_stored(getattr(each, name)) for each in rounds] for name in _PER_ROUND}

@@ -13,25 +13,12 @@ from theory.latency import LatencyFit
 from theory.measurements import Measurements
 from theory.planner import Recommendation
 from theory.prediction import Prediction
+from theory.roofline import LatencyBound
 
 
 def calibration(result: Calibration) -> str:
     """d_K with intervals, and the latency fit."""
-    rows = [
-        (
-            f"{effort}",
-            f"{result.divergence[i]:.3f}",
-            _interval(result.divergence_low[i], result.divergence_high[i]),
-            f"{result.divergence_all_slots[i]:.3f}",
-            f"{result.tokens_per_round[i]:.2f}",
-            f"{result.rounds[i]}",
-            f"{result.prompts[i]}",
-            str(result.exactness[i]),
-        )
-        for i, effort in enumerate(result.efforts)
-    ]
-    header = ("K", "d_K", "95 % interval", "all slots", "tokens/round", "rounds", "prompts", "exactness")
-    parts = ["Divergence d_K at the slots that the acceptance test reached:", table(header, rows)]
+    parts = [_divergence(result)]
     parts += [_latency(result.latency)] if result.latency else ["Latency: not measured."]
     return "\n".join([*parts, *(f"warning: {warning}" for warning in result.warnings)])
 
@@ -122,6 +109,23 @@ def pairs(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([table(header, rows), "", note])
 
 
+def bounds(devices: Sequence[LatencyBound]) -> str:
+    """What a round of the pair takes at least, on devices that this may not have been."""
+    rows = [
+        (
+            each.device.name,
+            *(
+                f"{1e3 * seconds:.3g}"
+                for seconds in (each.draft_intercept_seconds, each.draft_slope_seconds, each.verify_seconds)
+            ),
+        )
+        for each in devices
+    ]
+    block, context = devices[0].block_size, devices[0].context
+    title = f"\nLower bounds by the devices' data sheets, in ms (block {block} after {context} tokens; not measured):"
+    return "\n".join([title, table(("device", "a", "b", "c_v"), rows)])
+
+
 def files(path: Path) -> str:
     """Where everything was written."""
     written = sorted(each.name for each in path.iterdir())
@@ -133,6 +137,22 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in (header, *rows)]
     return "\n".join(["  " + line for line in lines])
+
+
+def _divergence(result: Calibration) -> str:
+    columns: dict[str, Sequence[object]] = {"K": result.efforts}
+    title = "Divergence d_K: not measured, the weights are random."
+    if None not in result.divergence:
+        title = "Divergence d_K at the slots that the acceptance test reached:"
+        columns |= {
+            "d_K": [_number(value, 3) for value in result.divergence],
+            "95 % interval": list(map(_interval, result.divergence_low, result.divergence_high)),
+            "all slots": [_number(value, 3) for value in result.divergence_all_slots],
+            "tokens/round": [_number(value, 2) for value in result.tokens_per_round],
+        }
+    columns |= {"rounds": result.rounds, "prompts": result.prompts, "exactness": result.exactness}
+    rows = [tuple(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    return "\n".join([title, table(tuple(columns), rows)])
 
 
 def _latency(fit: LatencyFit) -> str:

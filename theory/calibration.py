@@ -4,7 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -34,11 +34,11 @@ class Calibration:
         have one entry for each.
     divergence, divergence_se, divergence_low, divergence_high
         d_K, the mean total variation at slots that the acceptance test reached, with its standard error clustered by
-        prompt and 95 % interval (Student's t); None where one prompt cannot tell.
+        prompt and 95 % interval (Student's t); None where one prompt cannot tell. All None where d_K was not measured.
     divergence_all_slots
         The same mean over every drafted slot, for comparison.
     tokens_per_round, rounds, prompts
-        Measured at leniency 0, and the number of rounds and prompts.
+        Measured at leniency 0 (None where d_K was not), and the number of rounds and prompts.
     tokens_per_request
         Mean length of a finished text; None if none was finished. Leniency 0 emits the same law at every effort.
     latency
@@ -55,12 +55,12 @@ class Calibration:
     block_size: int
     token_limit: int | None
     efforts: tuple[int, ...]
-    divergence: tuple[float, ...]
+    divergence: tuple[float | None, ...]
     divergence_se: tuple[float | None, ...]
     divergence_low: tuple[float | None, ...]
     divergence_high: tuple[float | None, ...]
-    divergence_all_slots: tuple[float, ...]
-    tokens_per_round: tuple[float, ...]
+    divergence_all_slots: tuple[float | None, ...]
+    tokens_per_round: tuple[float | None, ...]
     rounds: tuple[int, ...]
     prompts: tuple[int, ...]
     tokens_per_request: float | None
@@ -151,6 +151,22 @@ def calibrate(
     )
 
 
+def without_divergence(calibration: Calibration) -> Calibration:
+    """Return the times of a calibration alone: with random weights, d_K and tokens are not measured, hence None."""
+    unknown = (None,) * len(calibration.efforts)
+    return replace(
+        calibration,
+        divergence=unknown,
+        divergence_se=unknown,
+        divergence_low=unknown,
+        divergence_high=unknown,
+        divergence_all_slots=unknown,
+        tokens_per_round=unknown,
+        tokens_per_request=None,
+        warnings=("d_K was not measured: nothing but the times can be used", *_latency_warnings(calibration.latency)),
+    )
+
+
 def _mean_divergence(cell: Rounds) -> tuple[float, float]:
     reached = cell.reached
     if not reached.any():
@@ -171,9 +187,13 @@ def _warnings(efforts: list[int], prompts: list[int], latency: LatencyFit | None
         for effort, count in zip(efforts, prompts, strict=True)
         if count == 1
     ]
+    return [*warnings, *_latency_warnings(latency)]
+
+
+def _latency_warnings(latency: LatencyFit | None) -> list[str]:
     if latency is None:
-        return [*warnings, "latency was not measured: throughput cannot be predicted"]
-    return warnings + [f"latency: {flag}" for flag in latency.flags]
+        return ["latency was not measured: throughput cannot be predicted"]
+    return [f"latency: {flag}" for flag in latency.flags]
 
 
 def _order_warnings(cells: list[Rounds], exactness: tuple[str, ...]) -> Iterator[str]:

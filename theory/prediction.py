@@ -133,6 +133,9 @@ def predict(
     """
     if model not in get_args(Model):
         raise ValueError(f"`model` must be one of {get_args(Model)}, got {model!r}; replay needs one recording")
+    if None in calibration.divergence:
+        msg = "`calibration` must have d_K, got one of times alone (random weights); "
+        raise ValueError(msg + "record the checkpoints, or pass known d_K to `predict_divergence` with its times")
     seconds = _round_seconds(calibration, overhead)
     if model == "iid":
         return _predict_iid(
@@ -163,8 +166,14 @@ def predict(
     return _with_intervals(model, calibration.efforts, rules, draws, prompts)
 
 
-def predict_divergence(divergence: Mapping[int, float], rules: Sequence[Rule], *, block_size: int) -> Prediction:
-    """Predict from published values of d_K alone: acceptance, agreement and tokens per round (Eq. 6, 9).
+def predict_divergence(
+    divergence: Mapping[int, float],
+    rules: Sequence[Rule],
+    *,
+    block_size: int,
+    round_seconds: Mapping[int, float] | None = None,
+) -> Prediction:
+    """Predict from published values of d_K: acceptance, agreement and tokens per round (Eq. 6, 9); throughput (Eq. 7).
 
     Parameters
     ----------
@@ -174,19 +183,26 @@ def predict_divergence(divergence: Mapping[int, float], rules: Sequence[Rule], *
         Linear acceptance.
     block_size
         B, drafted tokens of a round.
+    round_seconds
+        Time of a round for each effort, a + bK + c_v, measured or a bound (`theory.roofline`): throughput then is
+        measured too, or no more than the bound. None: not known.
     """
     wrong = {effort: value for effort, value in divergence.items() if not 0 <= value <= 1}
     if wrong or not divergence:
         raise ValueError(
             f"`divergence` must give d_K in [0, 1] for some efforts, got {wrong or 'none'}; it is a distance"
         )
+    if round_seconds is not None and not all(round_seconds.get(effort, 0) > 0 for effort in divergence):
+        msg = f"`round_seconds` must be positive for each effort of `divergence`, got {dict(round_seconds)}"
+        raise ValueError(f"{msg}; leave it out where no time is known")
+    seconds = [math.nan if round_seconds is None else round_seconds[effort] for effort in divergence]
     unknown = (None,) * len(divergence)
     return _predict_iid(
         tuple(divergence),
         (tuple(divergence.values()), unknown, unknown),
         rules,
         block_size=block_size,
-        round_seconds=np.full(len(divergence), math.nan),
+        round_seconds=np.array(seconds),
         length=math.nan,
         prompts=(0,) * len(divergence),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from profiler.pairs import random_weights
 from profiler.pairs.families import ModelSpec
 
 NATIVE = {"Dream": "qwen2", "sdar": "qwen3"}
@@ -30,13 +32,16 @@ NATIVE = {"Dream": "qwen2", "sdar": "qwen3"}
 class Checkpoints:
     """Where the models of a pair come from and which device they go to; errors name the pair.
 
-    A checkpoint's own code is executed only with ``trust_remote_code``.
+    A checkpoint's own code is executed only with ``trust_remote_code``. With ``random`` weights nothing of a checkpoint
+    is read, and configs are those beside the pair's TOML file; with the last ``layers`` of each model alone, if not 0.
     """
 
     pair: str
     folder: Path
     device: torch.device
     trust_remote_code: bool = False
+    random: bool = False
+    layers: int = 0
 
     def location(self, model: ModelSpec) -> str:
         """The folder beside the pair's TOML file, if there is one, else the folder or hub name as it is written."""
@@ -46,7 +51,12 @@ class Checkpoints:
     def config(self, model: ModelSpec) -> PreTrainedConfig:
         """The architecture, in a class of transformers itself even where the checkpoint names code of its own."""
         try:
-            table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
+            if self.random and model.config:
+                table = json.loads((self.folder / model.config).read_text())
+            else:
+                table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
+            if self.layers:
+                table = shortened(table, self.layers)
             if "model_type" not in table:
                 raise ValueError("there is no config.json that names a model_type")
             kind = NATIVE.get(table["model_type"], table["model_type"])
@@ -69,6 +79,8 @@ class Checkpoints:
         config = self.config(model)
         for name, value in changes.items():
             setattr(config, name, value)
+        if self.random:
+            return random_weights.build(architecture, config, dtype=getattr(torch, model.dtype), device=self.device)
         try:
             loaded, report = architecture.from_pretrained(
                 self.location(model),
@@ -94,6 +106,8 @@ class Checkpoints:
 
     def fingerprint(self, model: ModelSpec) -> str:
         """What the weights are: a digest of a local folder's safetensors, else the hub name with its revision."""
+        if self.random:
+            return f"random, seed {random_weights.SEED}"
         folder = Path(self.location(model))
         if not folder.is_dir():
             return f"{model.checkpoint}@{model.revision}"
@@ -106,3 +120,12 @@ class Checkpoints:
         reason = str(error).strip().split("\n")[0]
         place = "a folder beside the pair's TOML, or a hub name"
         return f"{self.pair}: no {part} at {model.checkpoint!r} ({place}): {reason}"
+
+
+def shortened(config: dict[str, Any], layers: int) -> dict[str, Any]:
+    """A config.json with its last layers alone."""
+    if "text_config" in config:
+        return config | {"text_config": shortened(config["text_config"], layers)}
+    kept = min(layers, config["num_hidden_layers"])
+    types = {"layer_types": config["layer_types"][-kept:]} if config.get("layer_types") else {}
+    return config | {"num_hidden_layers": kept} | types

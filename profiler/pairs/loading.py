@@ -14,13 +14,24 @@ from profiler.pairs.checkpoints import Checkpoints
 from profiler.pairs.families import FAMILIES
 from profiler.pairs.pair import Pair
 from profiler.pairs.parts import Parts
+from profiler.pairs.random_weights import NumberTokenizer
 from profiler.pairs.spec import PairSpec, read
 from profiler.timing import choose_device
 from profiler.verifier import Verifier
 
 
-def load(pair: str | PairSpec, *, device: str = "auto", trust_remote_code: bool = False) -> Pair:
+def load(
+    pair: str | PairSpec,
+    *,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+    random: bool = False,
+    layers: int = 0,
+) -> Pair:
     """The pair called by name or TOML path, on a device.
+
+    With `random` weights no checkpoint is read: times alone mean something then. `layers`, if not 0, keeps the last few
+    of both models, to fit a smaller device.
 
     Raises ValueError where a checkpoint is missing, the tokenizers differ, the mask token is not known, or drafters of
     the family are not built yet.
@@ -30,10 +41,22 @@ def load(pair: str | PairSpec, *, device: str = "auto", trust_remote_code: bool 
     target = choose_device(device)
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    checkpoints = Checkpoints(pair=spec.name, folder=spec.folder, device=target, trust_remote_code=trust_remote_code)
-    drafter_tokenizer = checkpoints.tokenizer(spec.drafter)
-    tokenizer = checkpoints.tokenizer(spec.verifier)
-    banned = banned_ids(drafter_tokenizer, tokenizer)
+    checkpoints = Checkpoints(
+        pair=spec.name,
+        folder=spec.folder,
+        device=target,
+        trust_remote_code=trust_remote_code,
+        random=random,
+        layers=layers,
+    )
+    if random:
+        drafter_tokenizer = tokenizer = NumberTokenizer()
+        rows = [_rows(checkpoints.config(model)) for model in (spec.drafter, spec.verifier)]
+        banned = torch.zeros(min(rows), dtype=torch.bool)
+    else:
+        drafter_tokenizer = checkpoints.tokenizer(spec.drafter)
+        tokenizer = checkpoints.tokenizer(spec.verifier)
+        banned = banned_ids(drafter_tokenizer, tokenizer)
     mask = mask_id(checkpoints.config(spec.drafter), drafter_tokenizer) if spec.drafter.uses_mask else None
     if mask is not None:
         banned[mask] = True
@@ -59,7 +82,7 @@ def load(pair: str | PairSpec, *, device: str = "auto", trust_remote_code: bool 
         drafter_tokenizer=drafter_tokenizer,
         device=target,
         vocabulary_size=len(banned),
-        stop_ids=_stop_ids(model, tokenizer),
+        stop_ids=frozenset() if random else _stop_ids(model, tokenizer),
         weights={"drafter": checkpoints.fingerprint(spec.drafter), "verifier": checkpoints.fingerprint(spec.verifier)},
     )
 
@@ -114,9 +137,13 @@ def _require_rows(spec: PairSpec, checkpoints: Checkpoints, banned: torch.Tensor
     """Refuse a model whose output head lacks ids that both tokenizers have."""
     needed = int((~banned).nonzero().max()) + 1
     for name, model in (("drafter", spec.drafter), ("verifier", spec.verifier)):
-        rows = int(checkpoints.config(model).get_text_config().vocab_size)
+        rows = _rows(checkpoints.config(model))
         if rows < needed:
             raise ValueError(f"{spec.name}: the {name} has {rows} output rows for {needed} token ids; check its files")
+
+
+def _rows(config: Any) -> int:
+    return int(config.get_text_config().vocab_size)
 
 
 def _stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from profiler.pairs.checkpoints import shortened
 from profiler.pairs.families import LoraSpec, ModelSpec
 from profiler.pairs.spec import PairSpec, names, read
 from theory.roofline import H100, H200, Device, LatencyBound, ModelShape, bound_latency
@@ -15,11 +16,14 @@ PROMPT_TOKENS = 200
 _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def shapes(spec: PairSpec) -> tuple[ModelShape, ModelShape]:
-    """Drafter and verifier as their config.json describes them, shipped or in the checkpoint's folder."""
+def shapes(spec: PairSpec, *, layers: int = 0) -> tuple[ModelShape, ModelShape]:
+    """Drafter and verifier as their config.json describes them, or with their last `layers` alone, if not 0."""
     rank = spec.drafter.rank if isinstance(spec.drafter, LoraSpec) else 0
-    drafter = ModelShape.from_config(_config(spec, spec.drafter), adapter_rank=rank)
-    return drafter, ModelShape.from_config(_config(spec, spec.verifier))
+    drafter, verifier = (
+        shortened(config, layers) if layers else config
+        for config in (_config(spec, spec.drafter), _config(spec, spec.verifier))
+    )
+    return ModelShape.from_config(drafter, adapter_rank=rank), ModelShape.from_config(verifier)
 
 
 def memory_bytes(spec: PairSpec) -> int:
@@ -40,9 +44,9 @@ def memory_bytes(spec: PairSpec) -> int:
     return weights + caches + 2 * (block + 1) * verifier.vocabulary * _BYTES["float32"]
 
 
-def bounds(spec: PairSpec, device: Device, *, context: int = PROMPT_TOKENS) -> LatencyBound:
+def bounds(spec: PairSpec, device: Device, *, context: int = PROMPT_TOKENS, layers: int = 0) -> LatencyBound:
     """The least that a round of the pair can take on a device, with its block after `context` tokens."""
-    drafter, verifier = shapes(spec)
+    drafter, verifier = shapes(spec, layers=layers)
     return bound_latency(
         drafter,
         verifier,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.recordings import make_rounds, record_pair
 from theory.acceptance import LinearAcceptance
-from theory.calibration import Calibration, calibrate
+from theory.calibration import Calibration, calibrate, without_divergence
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps
@@ -198,3 +198,22 @@ class TestAuditOfCommitSteps:
 
     def test_commits_in_order_are_not_worth_a_word(self):
         assert self.found("joint", commit_step=[[0, 1, 2], [0, 0, 0], [0, 1, 1]]) == []
+
+
+def test_times_alone_are_no_divergence_and_survive_a_file(tmp_path):
+    efforts = np.repeat([1, 2, 3], 4)
+    rounds = make_rounds(
+        12, 3, effort=efforts, draft_seconds=0.01 * efforts, verify_seconds=np.full(12, 0.02), ended=["eos"] * 12
+    )
+    whole = calibrate(rounds, block_size=3, identity={}, exactness=("joint",) * 3)
+    times = without_divergence(whole)
+    times.to_json(tmp_path / "calibration.json")
+
+    for name in ("divergence", "divergence_se", "divergence_low", "divergence_high", "divergence_all_slots"):
+        assert getattr(times, name) == (None, None, None)
+        assert None not in getattr(whole, name)
+    assert times.tokens_per_request is None
+    assert times.latency == whole.latency
+    assert times.rounds == whole.rounds
+    assert "d_K was not measured" in times.warnings[0]
+    assert Calibration.from_json(tmp_path / "calibration.json") == times

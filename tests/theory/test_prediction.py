@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.recordings import make_rounds
 from theory.acceptance import CactusAcceptance, LinearAcceptance
-from theory.calibration import Calibration
+from theory.calibration import Calibration, calibrate, without_divergence
 from theory.latency import LatencyFit
-from theory.prediction import predict
+from theory.prediction import predict, predict_divergence
 
 EPS = np.finfo(float).eps
 PAPER_DIVERGENCE = (0.566, 0.517, 0.424, 0.360)  # Section 3.3, K = 1..4
@@ -180,3 +181,24 @@ def test_json_has_null_for_what_is_unknown(tmp_path):
     assert document["tokens_per_second"] == [None] * 4
     assert "tokens_per_second_nan" in document["flags"]
     assert math.isclose(document["acceptance_rate"][0], 0.434)
+
+
+def test_known_times_give_the_throughput_of_published_distances():
+    rules = [LinearAcceptance(leniency=0), LinearAcceptance(leniency=1)]
+    prediction = predict_divergence({1: 0.5, 3: 0.25}, rules, block_size=2, round_seconds={1: 0.5, 3: 2.0})
+
+    np.testing.assert_allclose(prediction.tokens_per_second, [1.75 / 0.5, 3 / 0.5, 2.3125 / 2, 3 / 2])
+
+
+@pytest.mark.parametrize("seconds", [{1: 0.5}, {1: 0.5, 3: 0.0}])
+def test_times_must_be_known_for_each_effort(seconds):
+    with pytest.raises(ValueError, match="`round_seconds` must be positive for each effort of `divergence`, got"):
+        predict_divergence({1: 0.5, 3: 0.25}, [LinearAcceptance(leniency=0)], block_size=2, round_seconds=seconds)
+
+
+def test_a_calibration_of_times_alone_is_refused():
+    rounds = make_rounds(6, 3, draft_seconds=np.full(6, 0.1), verify_seconds=np.full(6, 0.2))
+    times = without_divergence(calibrate(rounds, block_size=3, identity={}, exactness=("joint",)))
+
+    with pytest.raises(ValueError, match="`calibration` must have d_K, got one of times alone"):
+        predict(times, [LinearAcceptance(leniency=0)])
