@@ -16,8 +16,9 @@ TORCH_FLAGS ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-calibrate: $(VENV)/.runtime ## record a pair, predict its frontier, recommend a setting (ARGS="--prompts 20")
+calibrate: $(VENV)/.runtime ## record a pair, predict its frontier, write a report (ARGS="--prompts 20")
 	$(BIN)/python -m profiler.calibrate $(ARGS)
+	$(if $(findstring --list-pairs,$(ARGS)),,$(BIN)/python -m figures.report)
 
 # One thread a process: the tests run side by side, and their networks are small.
 test: $(VENV)/.installed ## run the tests (PYTEST_FLAGS="-k acceptance")

@@ -74,7 +74,7 @@ class ErrorSplit:
 def lift_assumptions(
     calibration: Calibration, rounds: Rounds, rules: Sequence[Rule], *, anchored: bool
 ) -> dict[str, Prediction]:
-    """Predict with Eq. 7, then lift its assumptions one by one; each entry is named after what was lifted for it.
+    """Predict with Eq. 7, then lift its assumptions one by one; an entry has the name of what was given up for it.
 
     Parameters
     ----------
@@ -95,12 +95,12 @@ def lift_assumptions(
         START: predict(calibration, linear),
         "one rate for all positions": lifted("position"),
         "positions independent of each other": lifted("replay", cut=False),
-        "no end of text, no token limit": lifted("replay"),
+        "blocks never cut by end or limit": lifted("replay"),
     }
     if timed:
-        steps["no time outside the two forwards"] = lifted("replay", overhead=True)
+        steps["time in the two forwards alone"] = lifted("replay", overhead=True)
     if anchored:
-        steps["leniency leaves prefixes as they are"] = lifted("anchored", overhead=timed)
+        steps["prefixes that leniency leaves alone"] = lifted("anchored", overhead=timed)
     return steps
 
 

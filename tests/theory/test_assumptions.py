@@ -115,5 +115,5 @@ def test_an_anchor_lifts_the_last_assumption():
     calibration = calibrate(rounds, block_size=2, identity={}, exactness=("joint",))
     steps = lift_assumptions(calibration, type(rounds).concatenate([rounds, lenient]), linear(0, 1), anchored=True)
 
-    assert list(steps)[-1] == "leniency leaves prefixes as they are"
+    assert list(steps)[-1] == "prefixes that leniency leaves alone"
     assert list(steps.values())[-1].model == "anchored"

@@ -1,0 +1,1 @@
+"""The report of a run folder: one HTML page that needs no network."""

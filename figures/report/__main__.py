@@ -1,0 +1,130 @@
+"""Write what a recording says as one HTML page that needs no network: report.html in the run folder.
+
+python -m figures.report results/embedded/RUN                    # beside the newest sweep of the same pair
+python -m figures.report results/embedded/RUN --sweep results/embedded/SWEEP
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from figures.report import choice, errors, page, recording
+from theory.acceptance import LinearAcceptance, RatioRule, parse_rule
+from theory.calibration import Calibration
+from theory.measurements import Measurements
+from theory.prediction import Model, predict
+from theory.rounds import Rounds
+from theory.tables import replacing
+
+LENIENCIES = [round(0.1 * step, 1) for step in range(11)]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Write report.html into a run folder."""
+
+    run: tyro.conf.Positional[Path | None] = None
+    """Run folder of `python -m profiler.calibrate`; the newest in results/ if not given."""
+    sweep: Path | None = None
+    """Run folder of `python -m profiler.sweep`; the newest of the same pair, weights and device if not given."""
+    minimum_agreement: float = 0.99
+    """The recommended setting keeps at least this agreement with the verifier."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read, compute, write, print the path; 2 with one line on stderr for what the user can mend."""
+    settings = tyro.cli(Settings, args=argv, prog="python -m figures.report", description=__doc__)
+    try:
+        run = settings.run or newest_run(Path("results"))
+        path = run / "report.html"
+        html = report(run, settings.sweep, settings.minimum_agreement)
+        with replacing(path) as partial:
+            partial.write_text(html, encoding="utf-8")
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(path)
+    return 0
+
+
+def report(run: Path, sweep: Path | None, minimum_agreement: float) -> str:
+    """Return the page for a calibrated run folder, with what a sweep measured if there is one."""
+    calibration = Calibration.from_json(run / "calibration.json")
+    rounds = Rounds.read(run / "rounds.parquet")
+    sweep = sweep or find_sweep(run, calibration)
+    measured = None if sweep is None else Measurements.read(sweep / "measurements.parquet")
+    rules = _rules(measured)
+    prediction = predict(calibration, rules, model=best_model(rounds), rounds=rounds, overhead=_timed(calibration))
+    parts = [
+        choice.recommendation(prediction, measured, minimum_agreement),
+        choice.frontier(prediction, measured),
+        recording.divergence(calibration),
+        recording.latency(calibration, rounds),
+        errors.errors(calibration, rounds, rules, prediction, measured, sweep),
+        recording.provenance(calibration, run, sweep),
+    ]
+    pair = calibration.identity["settings"]["pair"]
+    subtitle = f"{pair['description']} Recorded on {calibration.identity['provenance']['device']}."
+    return page.render(f"{pair['name']}: speed and quality", subtitle, [part for part in parts if part is not None])
+
+
+def newest_run(results: Path) -> Path:
+    """The run folder whose calibration was written last."""
+    files = sorted(results.glob("*/*/calibration.json"), key=lambda path: path.stat().st_mtime)
+    if not files:
+        msg = (
+            f"there is no calibrated run in {results}; record one with python -m profiler.calibrate, or name its folder"
+        )
+        raise ValueError(msg)
+    return files[-1].parent
+
+
+def find_sweep(run: Path, calibration: Calibration) -> Path | None:
+    """The newest sweep beside a run folder that was recorded with the same pair, weights and device."""
+    mine = _identity(calibration.identity["settings"], calibration.identity["provenance"])
+    files = sorted(run.resolve().parent.glob("*/measurements.parquet"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(files):
+        manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
+        if any(_identity(manifest["settings"], each) == mine for each in manifest["provenances"].values()):
+            return path.parent
+    return None
+
+
+def best_model(rounds: Rounds) -> Model:
+    """The model that assumes least of what the rounds allow."""
+    return "anchored" if np.unique(rounds.rule).size == 2 else "replay"
+
+
+def _identity(settings: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
+    pair = {name: value for name, value in settings["pair"].items() if name != "efforts"}
+    return {"pair": pair, "weights": provenance["weights"], "device": provenance["device"]}
+
+
+def _rules(measured: Measurements | None) -> list[RatioRule]:
+    """A grid of leniencies, and the rules of the sweep that a recording can predict."""
+    labels = [] if measured is None else measured.rule[measured.effort > 0].tolist()
+    rules: list[RatioRule] = [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES]
+    rules += [rule for rule in map(parse_rule, labels) if isinstance(rule, RatioRule)]
+    distinct = {rule.label: rule for rule in rules}
+    return sorted(distinct.values(), key=_order)
+
+
+def _order(rule: RatioRule) -> tuple[bool, str, float]:
+    """Linear acceptance first, then by strength."""
+    kind, _, value = rule.label.partition(":")
+    return kind != "linear", kind, float(value)
+
+
+def _timed(calibration: Calibration) -> bool:
+    return calibration.latency is not None and calibration.latency.overhead_seconds is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

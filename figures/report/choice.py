@@ -1,0 +1,187 @@
+"""What to run: the recommended settings and the frontier that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from figures import predicted_frontier
+from figures.report.page import (
+    MODELS,
+    NOT_TIMED,
+    UNKNOWN,
+    Cell,
+    Section,
+    Table,
+    drawing,
+    interval,
+    number,
+    percent,
+    table,
+    words,
+)
+from theory.frontier import effort_gain, frontier_probability, pareto_frontier
+from theory.measurements import Measurements
+from theory.planner import Recommendation, recommend
+from theory.prediction import Prediction
+from theory.routing import recommend_mixture
+
+CAUTION = 1.0
+"""Floors are kept at the worse ends of the 95 % intervals."""
+FLOORS = (1.0, 0.99, 0.98, 0.95, 0.9, 0.8)
+
+
+def recommendation(prediction: Prediction, measured: Measurements | None, floor: float) -> Section:
+    """What to run, at the asked floor and at others."""
+    title = "Recommendation"
+    if np.isnan(prediction.tokens_per_second).any():
+        return Section(title=title, warnings=[NOT_TIMED])
+    # Lossless acceptance is always predicted, so that every floor is within reach.
+    floors = sorted({floor, *FLOORS}, reverse=True)
+    choices = {each: recommend(prediction, minimum_agreement=each, caution=CAUTION) for each in floors}
+    chosen = choices[floor]
+    paragraphs = [f"{chosen.reason[0].upper()}{chosen.reason[1:]}."]
+    if measured is not None:
+        paragraphs.append(_as_measured(measured, chosen.effort, chosen.rule))
+    paragraphs.append(
+        "Agreement is 1 − TV between the verifier's law and that of the emitted token, averaged over the positions "
+        "that the test reaches. It counts tokens, not answers. Floors are kept at the worse end of each 95 % interval; "
+        "“uncertainty costs” is what certain estimates would gain."
+    )
+    return Section(
+        title=title,
+        answer=f"K = {chosen.effort}, {chosen.rule}: {chosen.tokens_per_second:.0f} tokens per second predicted",
+        paragraphs=paragraphs,
+        tables=_choice_tables(prediction, choices, floors.index(floor)),
+    )
+
+
+def _choice_tables(prediction: Prediction, choices: Mapping[float, Recommendation], asked: int) -> list[Table]:
+    """The fastest setting above each floor, and the mixture that is faster still."""
+    settings, mixtures = [], []
+    for each, choice in choices.items():
+        other = choice.runner_up
+        settings.append(
+            [
+                number(each, 2),
+                words(f"K = {choice.effort}, {choice.rule}"),
+                number(choice.agreement, 3),
+                number(choice.tokens_per_second),
+                number(choice.seconds_per_request, 3),
+                percent(choice.uncertainty_penalty),
+                words(UNKNOWN if other is None else f"K = {other.effort}, {other.rule}"),
+                number(None if other is None else other.tokens_per_second),
+            ]
+        )
+        mixture = recommend_mixture(prediction, minimum_agreement=each, caution=CAUTION)
+        parts = [
+            f"{part.share:.0%} by K = {part.setting.effort}, {part.setting.rule}" for part in mixture.classes["all"]
+        ]
+        mixtures.append(
+            [number(each, 2), words(" and ".join(parts)), number(mixture.tokens_per_second), percent(mixture.gain)]
+        )
+    names = (
+        "agreement at least", "setting<", "agreement", "tokens/s", "s/request", "uncertainty costs",
+        "best at another effort<", "tokens/s",
+    )  # fmt: skip
+    return [
+        table("The fastest setting above each floor", names, settings, emphasis=asked),
+        table(
+            "Where requests may be served with different settings: shares of the tokens",
+            ("agreement at least", "mixture<", "tokens/s", "gain over one setting"),
+            mixtures,
+            emphasis=asked,
+        ),
+    ]
+
+
+def frontier(prediction: Prediction, measured: Measurements | None) -> Section | None:
+    """The predicted frontier with its owners, how sure it is, and what was measured."""
+    if np.isnan(prediction.tokens_per_second).any():
+        return None
+    front = pareto_frontier(prediction.tokens_per_second, prediction.agreement, effort=prediction.effort)
+    chance = np.full(len(prediction), np.nan)
+    if prediction.draws:
+        chance = frontier_probability(prediction.draws["tokens_per_second"], prediction.draws["agreement"])
+    known = {} if measured is None else {cell: row for row, cell in enumerate(_cells(measured))}
+    rows = []
+    for row in front.index:
+        cell = (int(prediction.effort[row]), str(prediction.rule[row]))
+        there = known.get(cell)
+        rows.append(
+            [
+                number(cell[0]),
+                words(cell[1]),
+                number(prediction.agreement[row], 3),
+                number(prediction.tokens_per_round[row], 2),
+                number(prediction.tokens_per_second[row]),
+                interval(prediction.tokens_per_second_low[row], prediction.tokens_per_second_high[row], 0),
+                percent(chance[row], 0),
+                *_measured_cells(measured, there),
+            ]
+        )
+    columns = ["K", "rule<", "agreement", "tokens/round", "tokens/s", "95 % interval", "on the frontier"]
+    columns += [] if measured is None else ["measured agreement", "measured tokens/s", "accuracy"]
+    stretches = [
+        [
+            number(stretch.effort),
+            number(stretch.best_quality, 3),
+            number(stretch.next_quality, 3),
+            number(stretch.slowest),
+            number(stretch.fastest),
+        ]
+        for stretch in front.stretches()
+    ]
+    paragraphs = [
+        f"Predicted by {MODELS[prediction.model]}. “On the frontier” is the share of resampled prompts in which no "
+        "other setting beats this one."
+    ]
+    first = int(prediction.effort.min())
+    if np.unique(prediction.effort).size > 1:
+        worst = (0.0, float(prediction.agreement.min()))
+        gain = effort_gain(
+            prediction.tokens_per_second, prediction.agreement, prediction.effort, reference=worst, fixed_effort=first
+        )
+        paragraphs.append(
+            f"Choosing the effort dominates {gain.hypervolume_ratio:.2f} times the area of the frontier at K = {first} "
+            f"alone (hypervolume above no speed and an agreement of {worst[1]:.3f})."
+        )
+    over = "" if measured is None else " Open markers: measured, with 95 % intervals over prompts."
+    shown = "Predicted throughput against agreement, one line for each effort; thick: the frontier." + over
+    return Section(
+        title="Frontier",
+        paragraphs=paragraphs,
+        figures=[drawing(predicted_frontier.draw(prediction, measured), shown)],
+        tables=[
+            table(
+                "Who owns what: floors on agreement up to “best” and above “next” are answered by this effort",
+                ("K", "best", "next", "slowest tokens/s", "fastest tokens/s"),
+                stretches,
+            ),
+            table("Settings that no other beats", columns, rows),
+        ],
+    )
+
+
+def _as_measured(measured: Measurements, effort: int, rule: str) -> str:
+    row = {cell: place for place, cell in enumerate(_cells(measured))}.get((effort, rule))
+    if row is None:
+        return "The sweep did not measure this setting."
+    text = f"Measured: {measured.tokens_per_second[row]:.0f} tokens per second at an agreement of "
+    text += f"{measured.agreement[row]:.3f}"
+    if measured.scored[row]:
+        low, high = measured.accuracy_low[row], measured.accuracy_high[row]
+        text += f", accuracy {measured.accuracy[row]:.3f} ({low:.3f} – {high:.3f})"
+    return f"{text}, over {measured.prompts[row]} prompts."
+
+
+def _measured_cells(measured: Measurements | None, row: int | None) -> list[Cell]:
+    if measured is None:
+        return []
+    names = {"agreement": 3, "tokens_per_second": 0, "accuracy": 3}
+    return [number(None if row is None else getattr(measured, name)[row], digits) for name, digits in names.items()]
+
+
+def _cells(measured: Measurements) -> list[tuple[int, str]]:
+    return list(zip(measured.effort.tolist(), measured.rule.tolist(), strict=True))
