@@ -25,6 +25,7 @@ from tests.profiler.scripted import (
     prompt_ids,
 )
 from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.coupled import CoupledAcceptance
 
 LOSSLESS = LinearAcceptance(leniency=0.0)
 EOS = 2
@@ -188,7 +189,10 @@ def test_O10_a_placeholder_id_is_never_emitted():
         next(rounds)
 
 
-@pytest.mark.parametrize("rule", [LOSSLESS, CactusAcceptance(budget=1.0)], ids=lambda rule: rule.label)
+RULES = [LOSSLESS, CactusAcceptance(budget=1.0), CoupledAcceptance()]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.label)
 def test_O11_nan_logits_of_the_drafter_are_reported_with_round_and_slot(rule):
     nan = torch.tensor([[0.2, 0.3, 0.5], [math.nan] * 3])
     pair = pair_of(OneStepDrafter(nan), MarkovVerifier(torch.full((3, 3), 1 / 3)), vocabulary_size=3, block_size=2)
@@ -197,14 +201,15 @@ def test_O11_nan_logits_of_the_drafter_are_reported_with_round_and_slot(rule):
         list(decode(pair, [0], effort=1, rule=rule, streams=streams(), token_limit=4))
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.label)
 @pytest.mark.parametrize("broken", [0, 1, 2])
-def test_O11_nan_logits_of_the_verifier_are_reported_with_round_and_slot(broken):
+def test_O11_nan_logits_of_the_verifier_are_reported_with_round_and_slot(broken, rule):
     """All three rows: two drafted slots, and the bonus, which is reached since the rest is certain."""
     good, bad = one_hot([4, 5, 6], SIZE), one_hot([4, 5, 6], SIZE)
     bad[broken] = math.nan
     drafter, verifier = PlayedDrafter([[4, 5], [4, 5]], SIZE), PlayedVerifier([good, bad])
     pair = pair_of(drafter, verifier, vocabulary_size=SIZE, block_size=2)
-    rounds = decode(pair, [0], effort=1, rule=LOSSLESS, streams=streams(), token_limit=9)
+    rounds = decode(pair, [0], effort=1, rule=rule, streams=streams(), token_limit=9)
 
     assert next(rounds).tokens == [4, 5, 6]
     with pytest.raises(NumericalError, match=f"verifier's logits are NaN at slot {broken} of round 1 "):
@@ -220,12 +225,13 @@ def test_O11_one_nan_among_the_verifiers_probabilities_is_enough():
         list(decode(pair, [0], effort=1, rule=LOSSLESS, streams=streams(), token_limit=9))
 
 
-def test_O11_nan_logits_of_the_verifier_alone_are_reported():
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.label)
+def test_O11_nan_logits_of_the_verifier_alone_are_reported(rule):
     pair = pair_of(None, MarkovVerifier(torch.full((3, 3), math.nan)), vocabulary_size=3, block_size=2)
     pair = dataclasses.replace(pair, drafter=OneStepDrafter(torch.zeros(0, 3)))
 
     with pytest.raises(NumericalError, match="verifier's logits are NaN at slot 0 of round 0"):
-        list(decode(pair, [0], effort=0, rule=LOSSLESS, streams=streams(), token_limit=4))
+        list(decode(pair, [0], effort=0, rule=rule, streams=streams(), token_limit=4))
 
 
 def test_O11_real_networks_with_nan_weights_are_reported_by_name(tiny_pair, monkeypatch):
