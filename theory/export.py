@@ -124,6 +124,8 @@ def main(argv: list[str] | None = None) -> int:
     settings = tyro.cli(Settings, args=argv, prog="python -m theory.export", description=__doc__)
     try:
         calibration = Calibration.from_json(settings.run / "calibration.json")
+        if None in calibration.divergence:
+            raise ValueError(f"{settings.run} holds times alone, from random weights; record the pair with its weights")
         rounds = _calibrated(Rounds.read(settings.run / "rounds.parquet"))
         rules = [parse_rule(label) for label in settings.rules.split(",")]
         out = settings.out or settings.run

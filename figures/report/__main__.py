@@ -58,6 +58,12 @@ def report(run: Path, sweep: Path | None, minimum_agreement: float) -> str:
     """Return the page for a calibrated run folder, with what a sweep measured if there is one."""
     calibration = Calibration.from_json(run / "calibration.json")
     rounds = Rounds.read(run / "rounds.parquet")
+    pair = calibration.identity["settings"]["pair"]
+    title = f"{pair['name']}: speed and quality"
+    subtitle = f"{pair['description']} Recorded on {calibration.identity['provenance']['device']}."
+    recorded = [recording.divergence(calibration), recording.latency(calibration, rounds)]
+    if None in calibration.divergence:
+        return page.render(title, subtitle, [*recorded, recording.provenance(calibration, run, None)])
     sweep = sweep or find_sweep(run, calibration)
     measured = None if sweep is None else Measurements.read(sweep / "measurements.parquet")
     rules = _rules(measured)
@@ -65,14 +71,11 @@ def report(run: Path, sweep: Path | None, minimum_agreement: float) -> str:
     parts = [
         choice.recommendation(prediction, measured, minimum_agreement),
         choice.frontier(prediction, measured),
-        recording.divergence(calibration),
-        recording.latency(calibration, rounds),
+        *recorded,
         errors.errors(calibration, rounds, rules, prediction, measured, sweep),
         recording.provenance(calibration, run, sweep),
     ]
-    pair = calibration.identity["settings"]["pair"]
-    subtitle = f"{pair['description']} Recorded on {calibration.identity['provenance']['device']}."
-    return page.render(f"{pair['name']}: speed and quality", subtitle, [part for part in parts if part is not None])
+    return page.render(title, subtitle, [part for part in parts if part is not None])
 
 
 def newest_run(results: Path) -> Path:

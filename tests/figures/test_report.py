@@ -19,7 +19,7 @@ from figures.report import page
 from tests.recordings import make_requests, make_rounds
 from theory.acceptance import LinearAcceptance
 from theory.assumptions import ErrorSplit
-from theory.calibration import Calibration, calibrate
+from theory.calibration import Calibration, calibrate, without_divergence
 from theory.measurements import Measurements, measure
 from theory.planner import recommend
 from theory.prediction import predict
@@ -217,6 +217,16 @@ def test_one_prompt_with_times_has_no_intervals(tmp_path: Path) -> None:
 
     assert re.search(r"\bnan\b", text, re.IGNORECASE) is None
     assert "tokens per second predicted" in text
+
+
+def test_times_of_random_weights_are_reported_alone(tmp_path: Path) -> None:
+    calibration = without_divergence(write_run(tmp_path / "run", recorded("linear:0", 2, 0)))
+    calibration.to_json(tmp_path / "run" / "calibration.json")
+    reader = Reader(command.report(tmp_path / "run", None, 0.9))
+
+    assert "Latency" in reader.text
+    assert "Recommendation" not in reader.text
+    assert reader.text.count("–") > 10, "d_K is not known"
 
 
 def test_every_floor_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

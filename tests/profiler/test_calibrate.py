@@ -1,11 +1,14 @@
 import errno
 import json
 import os
+from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from figures.report import __main__ as report
 from profiler import calibrate, cli, pairs
 from tests.profiler.commands import TORN, Command, Interruptions, copy_pair, steady
 from theory.calibration import Calibration
@@ -46,6 +49,16 @@ def test_a_calibration_writes_its_files_and_prints_what_follows(command):
     assert calibration.exactness == ("joint", "joint")
     assert calibration.block_size == 8
     assert calibration.latency is not None
+
+
+def test_a_recorded_calibration_fits_its_schema_and_gives_a_report(command):
+    command(*FEW)
+    run = command.run("mine")
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "calibration.schema.json").read_text())
+
+    jsonschema.Draft202012Validator(schema).validate(json.loads((run / "calibration.json").read_text()))
+    assert report.main([str(run)]) == 0
+    assert "Recommendation" in (run / "report.html").read_text()
 
 
 def test_a_calibration_carries_its_identity(command):

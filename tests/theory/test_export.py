@@ -9,7 +9,7 @@ import pytest
 from tests.recordings import make_rounds, record_pair
 from theory import export
 from theory.acceptance import LinearAcceptance, parse_rule
-from theory.calibration import calibrate
+from theory.calibration import Calibration, calibrate, without_divergence
 from theory.export import positions, vllm_config
 from theory.rounds import Rounds
 
@@ -139,6 +139,14 @@ def test_O65_a_newer_recording_is_refused(run, capsys):
     assert "schema version" in message
     assert "got 99" in message
     assert "record it again" in message
+
+
+def test_times_alone_say_nothing_about_acceptance(run, capsys):
+    path = run / "calibration.json"
+    without_divergence(Calibration.from_json(path)).to_json(path)
+
+    assert export.main([str(run)]) == 2
+    assert "times alone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
