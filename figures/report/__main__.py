@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from figures.report import choice, errors, page, recording
+from figures.report import choice, errors, frontiers, page, recording
 from theory.acceptance import LinearAcceptance, RatioRule, parse_rule
 from theory.calibration import Calibration
 from theory.measurements import Measurements
@@ -34,6 +34,8 @@ class Settings:
     """Run folder of `python -m profiler.calibrate`; the newest in results/ if not given."""
     sweep: Path | None = None
     """Run folder of `python -m profiler.sweep`; the newest of the same pair, weights and device if not given."""
+    repeat: Path | None = None
+    """Another run of the same sweep with another seed, which shows how far two measurements differ."""
     minimum_agreement: float = 0.99
     """The recommended setting keeps at least this agreement with the verifier."""
 
@@ -44,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         run = settings.run or newest_run(Path("results"))
         path = run / "report.html"
-        html = report(run, settings.sweep, settings.minimum_agreement)
+        html = report(run, settings.minimum_agreement, sweep=settings.sweep, repeat=settings.repeat)
         with replacing(path) as partial:
             partial.write_text(html, encoding="utf-8")
     except (ValueError, OSError) as error:
@@ -54,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def report(run: Path, sweep: Path | None, minimum_agreement: float) -> str:
+def report(run: Path, minimum_agreement: float, *, sweep: Path | None = None, repeat: Path | None = None) -> str:
     """Return the page for a calibrated run folder, with what a sweep measured if there is one."""
     calibration = Calibration.from_json(run / "calibration.json")
     rounds = Rounds.read(run / "rounds.parquet")
@@ -65,14 +67,17 @@ def report(run: Path, sweep: Path | None, minimum_agreement: float) -> str:
     if None in calibration.divergence:
         return page.render(title, subtitle, [*recorded, recording.provenance(calibration, run, None)])
     sweep = sweep or find_sweep(run, calibration)
-    measured = None if sweep is None else Measurements.read(sweep / "measurements.parquet")
+    measured, repeated = (
+        None if folder is None else Measurements.read(folder / "measurements.parquet") for folder in (sweep, repeat)
+    )
     rules = _rules(measured)
     prediction = predict(calibration, rules, model=best_model(rounds), rounds=rounds, overhead=_timed(calibration))
     parts = [
         choice.recommendation(prediction, measured, minimum_agreement),
-        choice.frontier(prediction, measured),
+        frontiers.predicted(prediction, measured),
+        frontiers.in_accuracy(measured),
         *recorded,
-        errors.errors(calibration, rounds, rules, prediction, measured, sweep),
+        errors.errors(calibration, rounds, rules, prediction, measured, repeated),
         recording.provenance(calibration, run, sweep),
     ]
     return page.render(title, subtitle, [part for part in parts if part is not None])

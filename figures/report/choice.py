@@ -1,4 +1,4 @@
-"""What to run: the recommended settings and the frontier that they come from."""
+"""What to run: the fastest settings above floors on agreement, and mixtures of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from figures import predicted_frontier
-from figures.report.page import (
-    MODELS,
-    NOT_TIMED,
-    UNKNOWN,
-    Cell,
-    Section,
-    Table,
-    drawing,
-    interval,
-    number,
-    percent,
-    table,
-    words,
-)
-from theory.frontier import effort_gain, frontier_probability, pareto_frontier
+from figures.report.page import NOT_TIMED, UNKNOWN, Section, Table, number, percent, table, words
 from theory.measurements import Measurements
 from theory.planner import Recommendation, recommend
 from theory.prediction import Prediction
@@ -96,76 +81,8 @@ def _choice_tables(prediction: Prediction, choices: Mapping[float, Recommendatio
     ]
 
 
-def frontier(prediction: Prediction, measured: Measurements | None) -> Section | None:
-    """The predicted frontier with its owners, how sure it is, and what was measured."""
-    if np.isnan(prediction.tokens_per_second).any():
-        return None
-    front = pareto_frontier(prediction.tokens_per_second, prediction.agreement, effort=prediction.effort)
-    chance = np.full(len(prediction), np.nan)
-    if prediction.draws:
-        chance = frontier_probability(prediction.draws["tokens_per_second"], prediction.draws["agreement"])
-    known = {} if measured is None else {cell: row for row, cell in enumerate(_cells(measured))}
-    rows = []
-    for row in front.index:
-        cell = (int(prediction.effort[row]), str(prediction.rule[row]))
-        there = known.get(cell)
-        rows.append(
-            [
-                number(cell[0]),
-                words(cell[1]),
-                number(prediction.agreement[row], 3),
-                number(prediction.tokens_per_round[row], 2),
-                number(prediction.tokens_per_second[row]),
-                interval(prediction.tokens_per_second_low[row], prediction.tokens_per_second_high[row], 0),
-                percent(chance[row], 0),
-                *_measured_cells(measured, there),
-            ]
-        )
-    columns = ["K", "rule<", "agreement", "tokens/round", "tokens/s", "95 % interval", "on the frontier"]
-    columns += [] if measured is None else ["measured agreement", "measured tokens/s", "accuracy"]
-    stretches = [
-        [
-            number(stretch.effort),
-            number(stretch.best_quality, 3),
-            number(stretch.next_quality, 3),
-            number(stretch.slowest),
-            number(stretch.fastest),
-        ]
-        for stretch in front.stretches()
-    ]
-    paragraphs = [
-        f"Predicted by {MODELS[prediction.model]}. “On the frontier” is the share of resampled prompts in which no "
-        "other setting beats this one."
-    ]
-    first = int(prediction.effort.min())
-    if np.unique(prediction.effort).size > 1:
-        worst = (0.0, float(prediction.agreement.min()))
-        gain = effort_gain(
-            prediction.tokens_per_second, prediction.agreement, prediction.effort, reference=worst, fixed_effort=first
-        )
-        paragraphs.append(
-            f"Choosing the effort dominates {gain.hypervolume_ratio:.2f} times the area of the frontier at K = {first} "
-            f"alone (hypervolume above no speed and an agreement of {worst[1]:.3f})."
-        )
-    over = "" if measured is None else " Open markers: measured, with 95 % intervals over prompts."
-    shown = "Predicted throughput against agreement, one line for each effort; thick: the frontier." + over
-    return Section(
-        title="Frontier",
-        paragraphs=paragraphs,
-        figures=[drawing(predicted_frontier.draw(prediction, measured), shown)],
-        tables=[
-            table(
-                "Who owns what: floors on agreement up to “best” and above “next” are answered by this effort",
-                ("K", "best", "next", "slowest tokens/s", "fastest tokens/s"),
-                stretches,
-            ),
-            table("Settings that no other beats", columns, rows),
-        ],
-    )
-
-
 def _as_measured(measured: Measurements, effort: int, rule: str) -> str:
-    row = {cell: place for place, cell in enumerate(_cells(measured))}.get((effort, rule))
+    row = {cell: place for place, cell in enumerate(cells(measured))}.get((effort, rule))
     if row is None:
         return "The sweep did not measure this setting."
     text = f"Measured: {measured.tokens_per_second[row]:.0f} tokens per second at an agreement of "
@@ -176,12 +93,6 @@ def _as_measured(measured: Measurements, effort: int, rule: str) -> str:
     return f"{text}, over {measured.prompts[row]} prompts."
 
 
-def _measured_cells(measured: Measurements | None, row: int | None) -> list[Cell]:
-    if measured is None:
-        return []
-    names = {"agreement": 3, "tokens_per_second": 0, "accuracy": 3}
-    return [number(None if row is None else getattr(measured, name)[row], digits) for name, digits in names.items()]
-
-
-def _cells(measured: Measurements) -> list[tuple[int, str]]:
+def cells(measured: Measurements) -> list[tuple[int, str]]:
+    """Effort and rule of each measured cell."""
     return list(zip(measured.effort.tolist(), measured.rule.tolist(), strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +23,7 @@ def errors(
     rules: Sequence[Rule],
     prediction: Prediction,
     measured: Measurements | None,
-    sweep: Path | None,
+    repeated: Measurements | None,
 ) -> Section:
     """How far the prediction is from a sweep, and which assumption of Eq. 7 costs what."""
     title = "Prediction against measurement"
@@ -34,7 +33,7 @@ def errors(
     steps = lift_assumptions(calibration, rounds, rules, anchored=prediction.model == "anchored")
     timed = not np.isnan(prediction.tokens_per_second).any()
     split = split_error(steps, measured, quantity="tokens_per_round")
-    result = compare(prediction, measured)
+    result = compare(prediction, measured, repeat=repeated)
     figures = [
         drawing(
             error_split.draw(split),
@@ -57,7 +56,7 @@ def errors(
     columns = ["assumption<", "tokens/round: median", "maximum", "share"]
     columns += ["tokens/s: median", "maximum", "share"] if speeds is not None else []
     paragraphs = [
-        f"Against the {int(measured.prompts.max())} prompts of {sweep}. A share is the part of the error of Eq. 7 that "
+        f"Against {int(measured.prompts.max())} prompts. A share is the part of the error of Eq. 7 that "
         "lifting an assumption takes away; with what is left they add up to 100 %. A negative share means that the "
         "assumption hid another error."
     ]
@@ -95,7 +94,7 @@ def _compared(result: Comparison) -> list[Table]:
     ]
     caption = (
         f"Setting by setting ({MODELS[result.model]}): median {tokens.median:.1%} and maximum {tokens.maximum:.1%} in "
-        f"tokens per round, Kendall's τ {tokens.kendall_tau:.2f}"
+        f"tokens per round, Kendall's τ {tokens.kendall_tau:.2f}; spread: of the measurement itself"
     )
     columns = (
         "K", "rule<", "tokens/round", "measured", "error", "spread", "tokens/s", "measured", "error", "spread",

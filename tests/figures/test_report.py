@@ -129,7 +129,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def html(folders: tuple[Path, Path]) -> str:
-    return command.report(folders[0], None, 0.9)
+    return command.report(folders[0], 0.9)
 
 
 def test_the_page_holds_the_recording_and_the_sweep(html: str, folders: tuple[Path, Path]) -> None:
@@ -139,7 +139,13 @@ def test_the_page_holds_the_recording_and_the_sweep(html: str, folders: tuple[Pa
 
     for divergence in calibration.divergence:
         assert f"{divergence:.3f}" in shown
-    for title in ("Recommendation", "Frontier", "Divergence and exactness", "Latency", "Settings and provenance"):
+    for title in (
+        "Recommendation",
+        "Predicted frontier",
+        "Divergence and exactness",
+        "Latency",
+        "Settings and provenance",
+    ):
         assert title in reader.text
     assert "Regret" in reader.text
     assert "without: one rate for all positions" in shown
@@ -164,11 +170,21 @@ def test_the_page_needs_no_network_and_is_the_same_each_time(html: str, folders:
     images = [source for source in reader.sources if source.startswith("data:image/svg+xml;base64,")]
     links = [source for source in reader.sources if source.startswith("#")]
 
-    assert len(images) == 3
+    assert len(images) == 4
     assert sorted(images + links) == sorted(reader.sources)
     assert "http" not in html
     assert all(base64.b64decode(image.partition(",")[2]).rstrip().endswith(b"</svg>") for image in images)
-    assert command.report(folders[0], None, 0.9) == html
+    assert command.report(folders[0], 0.9) == html
+
+
+def test_another_run_of_the_sweep_shows_the_spread(html: str, folders: tuple[Path, Path], tmp_path: Path) -> None:
+    measured = Measurements.read(folders[1] / "measurements.parquet")
+    replace(measured, tokens_per_round=3 * measured.tokens_per_round).write(tmp_path / "measurements.parquet")
+    repeated = Reader(command.report(folders[0], 0.9, repeat=tmp_path))
+    spreads = [row[5][0] for row in repeated.rows if len(row) == 11]
+
+    assert spreads == ["200.0 %"] * 6
+    assert all(row[5][0] != "200.0 %" for row in Reader(html).rows if len(row) == 11)
 
 
 def test_numbers_are_sorted_by_their_value(html: str) -> None:
@@ -186,12 +202,22 @@ def test_numbers_are_sorted_by_their_value(html: str) -> None:
     assert all(value in ("", "–") for text, value in cells if text == "–")
 
 
+def test_the_measured_frontier_is_that_of_the_sweep(html: str, folders: tuple[Path, Path]) -> None:
+    """Every request is correct, so that the fastest cell alone is on it."""
+    measured = Measurements.read(folders[1] / "measurements.parquet")
+    fastest = int(np.argmax(measured.tokens_per_second))
+    section = html[html.index('id="measured-frontier') : html.index('id="divergence')]
+    rows = [row for row in Reader(section).rows if len(row) == 6]
+
+    assert [(row[0][0], row[1][0]) for row in rows] == [(str(measured.effort[fastest]), measured.rule[fastest])]
+
+
 def test_what_is_inserted_is_escaped(tmp_path: Path) -> None:
     attack = "<script>alert(1)</script>"
     pair = {"name": attack, "description": f'"{attack}', "efforts": [1]}
     identity = {**IDENTITY, "settings": {"pair": pair}, "mixed": True}
     write_run(tmp_path / "run", recorded("linear:0", 3, 1, efforts=(1,)), identity)
-    html = command.report(tmp_path / "run", None, 0.9)
+    html = command.report(tmp_path / "run", 0.9)
 
     assert attack not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
@@ -203,17 +229,17 @@ def test_what_is_inserted_is_escaped(tmp_path: Path) -> None:
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     """One prompt, one effort, no times: no intervals, no throughput, and no zeros in their place."""
     write_run(tmp_path / "run", recorded("linear:0", 1, 1, timed=False, efforts=(2,)))
-    reader = Reader(command.report(tmp_path / "run", None, 0.9))
+    reader = Reader(command.report(tmp_path / "run", 0.9))
     (row,) = [row for row in reader.rows if len(row) == 8]
 
     assert row[2] == ("–", "")
     assert reader.text.count("Latency was not measured") == 2
-    assert "Frontier" not in reader.text
+    assert "frontier" not in reader.text
 
 
 def test_one_prompt_with_times_has_no_intervals(tmp_path: Path) -> None:
     write_run(tmp_path / "run", recorded("linear:0", 1, 1, efforts=(2,)))
-    text = Reader(command.report(tmp_path / "run", None, 0.9)).text
+    text = Reader(command.report(tmp_path / "run", 0.9)).text
 
     assert re.search(r"\bnan\b", text, re.IGNORECASE) is None
     assert "tokens per second predicted" in text
@@ -222,7 +248,7 @@ def test_one_prompt_with_times_has_no_intervals(tmp_path: Path) -> None:
 def test_times_of_random_weights_are_reported_alone(tmp_path: Path) -> None:
     calibration = without_divergence(write_run(tmp_path / "run", recorded("linear:0", 2, 0)))
     calibration.to_json(tmp_path / "run" / "calibration.json")
-    reader = Reader(command.report(tmp_path / "run", None, 0.9))
+    reader = Reader(command.report(tmp_path / "run", 0.9))
 
     assert "Latency" in reader.text
     assert "Recommendation" not in reader.text
@@ -232,7 +258,7 @@ def test_times_of_random_weights_are_reported_alone(tmp_path: Path) -> None:
 def test_every_floor_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "run", recorded("linear:0", 2, 0))
 
-    assert "linear:0:" in command.report(tmp_path / "run", None, 1.0)
+    assert "linear:0:" in command.report(tmp_path / "run", 1.0)
     assert command.main([str(tmp_path / "run"), "--minimum-agreement", "1.5"]) == 2
     assert "must lie in [0, 1], got 1.5" in capsys.readouterr().err
 
