@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tyro
 
-from figures import figure3, figure4, figure6, style
+from figures import cactus, figure3, figure4, figure6, style
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration
 from theory.measurements import Measurements
@@ -21,7 +21,7 @@ from theory.rounds import Rounds
 
 @dataclass(frozen=True)
 class Settings:
-    """Draw figures 3, 4 and 6 as PNG files."""
+    """Draw figures 3, 4 and 6, and what Cactus spends, as PNG files."""
 
     calibration: tyro.conf.Positional[Path]
     """Run folder of `python -m profiler.calibrate`."""
@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     prediction = predict(calibration, [LinearAcceptance(leniency=step / 10) for step in range(11)])
     drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
+    drawn["cactus"] = cactus.draw()
     if calibration.latency is not None:
         drawn["figure6"] = figure6.draw(rounds, calibration.latency)
     for name, figure in drawn.items():

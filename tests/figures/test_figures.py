@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from figures import __main__ as command
-from figures import figure3, figure4, figure6, style
+from figures import cactus, figure3, figure4, figure6, style
 from tests.recordings import make_requests, make_rounds
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration, calibrate
@@ -91,6 +91,22 @@ def test_figure6_puts_the_fit_through_the_draft_times(rounds: Rounds, calibratio
     np.testing.assert_allclose(np.interp(2.0, fit.get_xdata(), fit.get_ydata()), 3.0, rtol=0.02)
 
 
+def test_cactus_shows_where_taylor_underspends_and_overspends() -> None:
+    axis = cactus.draw(points=201).axes[0]
+    mesh = axis.collections[0]
+    corners = mesh.get_coordinates()
+    p, budget = corners[0, :, 0], corners[:, 0, 1]
+
+    def shown(at_p: float, at_budget: float) -> float:
+        row, column = np.searchsorted(budget, at_budget) - 1, np.searchsorted(p, at_p) - 1
+        return float(mesh.get_array()[row, column])
+
+    assert shown(0.01, 1.0) == pytest.approx(np.log2(0.279), abs=0.1)
+    assert shown(0.9, 0.05) == pytest.approx(np.log2(0.084 / 0.05), abs=0.1)
+    assert shown(0.5, 2e-3) == pytest.approx(0, abs=0.02)
+    assert shown(0.9, 1.0) == 0, "both variants raise to 1"
+
+
 def test_colours_and_markers_tell_efforts_apart() -> None:
     efforts = [4, 1, 2, 4, 8]
 
@@ -107,6 +123,7 @@ def test_the_command_draws_what_the_run_folders_hold(
 
     assert command.main([str(tmp_path), str(tmp_path), "--out", str(tmp_path / "drawn")]) == 0
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
+        "cactus.png",
         "figure3.png",
         "figure4.png",
         "figure6.png",
