@@ -8,7 +8,7 @@ from profiler import pairs
 from profiler.pairs import random_weights
 from profiler.pairs.checkpoints import shortened
 
-CPU = torch.device("cpu")
+DEVICE = torch.device("cpu")
 COMMON = {
     "vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 128,
@@ -38,11 +38,11 @@ def built(kind, dtype=torch.bfloat16, change=None):
     table = CONFIGS[kind] if change is None else change(CONFIGS[kind])
     architecture = DiffusionGemmaForBlockDiffusion if kind == "diffusion_gemma" else AutoModelForCausalLM
     config = CONFIG_MAPPING[kind].from_dict(table | {"model_type": kind})
-    return random_weights.build(architecture, config, dtype=dtype, device=CPU)
+    return random_weights.build(architecture, config, dtype=dtype, device=DEVICE)
 
 
 def logits(model):
-    tokens = torch.arange(8)[None]
+    tokens = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         if isinstance(model, DiffusionGemmaForBlockDiffusion):
             return model(input_ids=tokens, decoder_input_ids=tokens).logits
@@ -54,7 +54,7 @@ def test_a_model_of_random_weights_runs_and_lacks_nothing(kind):
     model = built(kind)
 
     for tensor in (*model.parameters(), *model.buffers()):
-        assert tensor.device == CPU
+        assert tensor.device == DEVICE
         assert tensor.isfinite().all()
     assert {weights.dtype for weights in model.parameters()} == {torch.bfloat16}
     assert not any(weights.requires_grad for weights in model.parameters())

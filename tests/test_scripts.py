@@ -1,0 +1,37 @@
+"""The script for a GPU, tried on a CPU with a small pair: everything but the device is the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.profiler.pairs.test_random_weights import small as small
+from theory.calibration import Calibration
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(**environment):
+    command = [str(ROOT / "scripts/gpu_check.sh")]
+    settings = os.environ | {"PYTHON": sys.executable, "DEVICE": "cpu", "TESTS": "", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, check=False, env=settings | environment, capture_output=True, text=True, timeout=200)
+
+
+def test_the_gpu_check_writes_a_calibration_of_times_for_each_pair(small, tmp_path):
+    out = tmp_path / "out"
+    done = run(PAIRS=str(small(block=0)), OUT=str(out), PROMPTS="1", ROUNDS="2")
+
+    assert done.returncode == 0, done.stderr
+    calibration = Calibration.from_json(out / "small.json")
+    assert calibration.latency.verify_seconds > 0
+    assert calibration.divergence == (None, None)
+    assert "Lower bounds" in (out / "small.txt").read_text()
+
+
+def test_the_gpu_check_says_so_if_a_pair_fails(tmp_path):
+    done = run(PYTHON="false", PAIRS="one.toml two", OUT=str(tmp_path / "out"))
+
+    assert done.returncode == 1
+    assert "one failed" in done.stderr
+    assert "two failed" in done.stderr
+    assert not list((tmp_path / "out").glob("*.json"))
