@@ -32,16 +32,16 @@ class Settings:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Read, draw, write; 2 with one line on stderr where a run folder is not complete."""
+    """Read, draw, write; 2 with one line on stderr where a run folder is not complete or has times alone."""
     settings = tyro.cli(Settings, args=argv, prog="python -m figures", description=__doc__)
     try:
         calibration = Calibration.from_json(settings.calibration / "calibration.json")
         rounds = Rounds.read(settings.calibration / "rounds.parquet")
         measurements = Measurements.read(settings.sweep / "measurements.parquet")
+        prediction = predict(calibration, [LinearAcceptance(leniency=step / 10) for step in range(11)])
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    prediction = predict(calibration, [LinearAcceptance(leniency=step / 10) for step in range(11)])
     drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
     drawn["cactus"] = cactus.draw()
     if calibration.latency is not None:

@@ -4,6 +4,7 @@
     python -m profiler.sweep --leniency 0,0.5,1 --cactus 0.5,2 --prompts 200
     python -m profiler.sweep --order entropy --leniency 0 --coupled   # the ratio test beside coupled verification
     python -m profiler.sweep --calibration results/embedded/RUN
+    python -m profiler.sweep --pair dream-qwen2.5-32b --cactus pair --prompts 500   # the grid of the paper
 
 An interrupted sweep resumes. Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet,
 measurements.parquet. The verifier alone, one token a round, is measured beside the grid as effort 0.
@@ -19,6 +20,7 @@ import tyro
 
 from profiler import summary
 from profiler.cli import RunOptions, guarded, numbers
+from profiler.pairs import PairSpec
 from profiler.recording import Cell, read_requests, read_rounds, record, verifier_alone
 from profiler.store import find_calibration, read_manifest
 from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
@@ -28,15 +30,17 @@ from theory.coupled import CoupledAcceptance
 from theory.measurements import measure
 from theory.prediction import predict
 
+LENIENCIES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunOptions):
     """Decode prompts in every cell of effort x rule and measure speed, agreement and accuracy."""
 
-    leniency: str = "0,0.1,0.25,0.5,0.75,1"
-    """Leniencies of linear acceptance."""
+    leniency: str = ""
+    """Leniencies of linear acceptance; those that the pair names, or 0,0.1,0.25,0.5,0.75,1, if not given."""
     cactus: str = ""
-    """Budgets of Cactus acceptance, in nats."""
+    """Budgets of Cactus acceptance, in nats; pair: those that the pair names for each effort."""
     coupled: bool = False
     """Measure coupled verification too: drafter and verifier share their noise, the text is the verifier's own whatever
     the commit order and the effort, and fewer tokens are accepted."""
@@ -45,27 +49,37 @@ class Settings(RunOptions):
     calibration: Path | None = None
     """The run folder whose prediction is compared; the newest of the same pair if not given."""
 
-    def rules(self) -> list[Rule]:
-        """The rules of the grid; leniencies that differ by rounding are one (case O63)."""
-        rules: list[Rule] = [LinearAcceptance(leniency=x) for x in numbers("leniency", self.leniency, float)]
+    def rules(self, spec: PairSpec, effort: int) -> list[Rule]:
+        """The rules to measure at an effort; leniencies that differ by rounding are one (case O63)."""
+        leniencies = numbers("leniency", self.leniency, float) if self.leniency else spec.task.leniency
+        rules: list[Rule] = [LinearAcceptance(leniency=x) for x in leniencies or LENIENCIES]
         if self.cactus:
-            rules += [CactusAcceptance(budget=x) for x in numbers("cactus", self.cactus, float)]
+            own = dict(spec.task.cactus).get(str(effort), ())
+            budgets = own if self.cactus == "pair" else numbers("cactus", self.cactus, float)
+            rules += [CactusAcceptance(budget=x) for x in budgets]
         if self.coupled:
             rules.append(CoupledAcceptance())
         return list({rule.label: rule for rule in rules}.values())
+
+    def cells(self, spec: PairSpec) -> list[Cell]:
+        """Every effort with its rules."""
+        if self.cactus == "pair" and not spec.task.cactus:
+            raise ValueError(f"--cactus pair: {spec.name} names no budgets for {spec.task.name}; give them as numbers")
+        return [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in self.rules(spec, effort)]
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parse, record, compute, write, print."""
     settings = tyro.cli(Settings, args=argv, prog="python -m profiler.sweep", description=__doc__)
-    spec, rules = settings.spec(), settings.rules()
+    spec = settings.spec()
+    cells = settings.cells(spec)
+    rules = {cell.rule.label: cell.rule for cell in cells}
     if settings.calibration is not None:
         read_manifest(settings.calibration)  # a mistyped folder is better noticed before the sweep than after it
     prompts = settings.requests(spec, settings.seed)
     pair = settings.load(spec)
-    labels = [rule.label for rule in rules]
-    run = settings.open(pair, "sweep", prompts, {"seed": settings.seed, "rules": labels})
-    cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
+    grid = {"rules": list(rules), "cactus": settings.cactus}
+    run = settings.open(pair, "sweep", prompts, {"seed": settings.seed, **grid})
     try:
         record(pair, [verifier_alone(), *cells], prompts, run=run, seed=settings.seed)
     finally:
@@ -83,7 +97,7 @@ def main(argv: list[str] | None = None) -> None:
         run.require_same_pair(calibration.identity, calibrated)
         if calibration.latency is not None and (measurements.scored > 0).all():
             print(summary.measured_frontier(measurements, calibration.latency))
-        linear = [rule for rule in rules if isinstance(rule, LinearAcceptance)]
+        linear = [rule for rule in rules.values() if isinstance(rule, LinearAcceptance)]
         print(summary.comparison(compare(predict(calibration, linear), measurements), calibrated))
     print(summary.files(run.path))
 

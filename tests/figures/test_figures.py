@@ -10,7 +10,7 @@ from figures import __main__ as command
 from figures import cactus, figure3, figure4, figure6, style
 from tests.recordings import make_requests, make_rounds
 from theory.acceptance import LinearAcceptance
-from theory.calibration import Calibration, calibrate
+from theory.calibration import Calibration, calibrate, without_divergence
 from theory.measurements import Measurements, measure
 from theory.prediction import predict
 from theory.rounds import Rounds
@@ -133,6 +133,21 @@ def test_the_command_draws_what_the_run_folders_hold(
 def test_the_command_names_a_folder_that_is_not_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([str(tmp_path), str(tmp_path)]) == 2
     assert "calibration.json" in capsys.readouterr().err
+
+
+def test_the_command_names_a_calibration_of_times_alone(
+    tmp_path: Path,
+    rounds: Rounds,
+    calibration: Calibration,
+    measurements: Measurements,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rounds.write(tmp_path / "rounds.parquet")
+    without_divergence(calibration).to_json(tmp_path / "calibration.json")
+    measurements.write(tmp_path / "measurements.parquet")
+
+    assert command.main([str(tmp_path), str(tmp_path), "--out", str(tmp_path / "drawn")]) == 2
+    assert "must have d_K, got one of times alone" in capsys.readouterr().err
 
 
 def test_a_saved_figure_is_not_blank(tmp_path: Path, measurements: Measurements) -> None:

@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from profiler import calibrate, sweep
+from profiler import calibrate, pairs, sweep
 from tests.profiler.commands import Command, Interruptions, steady
 from theory.measurements import Measurements
 from theory.rounds import Rounds
@@ -47,6 +47,34 @@ def test_a_sweep_measures_every_cell_and_the_verifier_alone(command):
     assert (measured.duplicates == 0).all()
     assert "verifier alone" in printed
     assert "no calibration of this pair and device to compare with" in printed
+
+
+def labels(options, name, task=""):
+    spec = pairs.read(name).for_task(task) if task else pairs.read(name)
+    cells = sweep.Settings(**options).cells(spec)
+    return {effort: [cell.rule.label for cell in cells if cell.effort == effort] for effort in spec.efforts}
+
+
+def test_a_pair_that_names_a_grid_is_swept_over_it():
+    tenths = ["linear:0", *(f"linear:0.{step}" for step in range(1, 10)), "linear:1"]
+
+    assert labels({}, "dream-qwen2.5-32b") == dict.fromkeys((1, 2, 3, 4), tenths)
+    assert labels({"leniency": "0,.5"}, "dream-qwen2.5-32b")[1] == ["linear:0", "linear:0.5"]
+    assert labels({}, "embedded")[1] == [f"linear:{value:g}" for value in sweep.LENIENCIES]
+
+
+def test_budgets_of_the_pair_differ_by_effort():
+    found = labels({"leniency": "0", "cactus": "pair"}, "dream-qwen2.5-32b", "humaneval")
+
+    assert {effort: rules[-1] for effort, rules in found.items()} == {
+        1: "cactus:6", 2: "cactus:12", 3: "cactus:13", 4: "cactus:15"
+    }  # fmt: skip
+    assert found[1][:5] == ["linear:0", "cactus:0", "cactus:0.25", "cactus:0.5", "cactus:1"]
+
+
+def test_a_pair_without_budgets_is_asked_for_numbers():
+    with pytest.raises(ValueError, match="--cactus pair: embedded names no budgets for word_problems"):
+        labels({"cactus": "pair"}, "embedded")
 
 
 def test_coupled_verification_is_a_third_rule_and_writes_one_text_at_every_effort(command):
