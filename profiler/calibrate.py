@@ -1,8 +1,9 @@
-"""Record a pair once per effort at leniency 0, and see what follows: d_K, latency, frontier, a recommended setting.
+"""Record a pair once per effort, and see what follows: d_K, latency, frontier, a recommended setting.
 
     python -m profiler.calibrate                                  # the embedded pair, K = 1..4, 50 prompts
     python -m profiler.calibrate --efforts 1,2,4 --prompts 200
     python -m profiler.calibrate --order entropy                  # the commit order of Dream
+    python -m profiler.calibrate --anchor-leniency none           # a third cheaper; predicts less of leniency
     python -m profiler.calibrate --list-pairs
     python -m profiler.calibrate --pair dream-qwen2.5-32b --weights random --prompts 4   # latency alone
     python -m profiler.calibrate --pair my-pair.toml --device cuda --prompts my-prompts.jsonl
@@ -20,7 +21,7 @@ from typing import Literal
 import tyro
 
 from profiler import summary
-from profiler.cli import RunOptions, guarded
+from profiler.cli import RunOptions, guarded, numbers
 from profiler.latency import LatencyOptions, record_latency
 from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
@@ -35,8 +36,12 @@ LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunOptions):
-    """Record a pair at leniency 0 and predict its whole frontier of effort and leniency."""
+    """Record a pair at leniency 0 and at an anchor, and predict its whole frontier of effort and leniency."""
 
+    anchor_leniency: str = "1"
+    """Record every effort at this leniency too: leniency leads to other texts, on which drafter and verifier differ
+    otherwise. At 1 everything between is interpolated, and the rounds are fewest; none: predict from leniency 0 alone.
+    """
     seed: int = 0
     """Seed of the prompts and of all random streams."""
     list_pairs: bool = False
@@ -48,6 +53,16 @@ class Settings(RunOptions):
     minimum_agreement: float = 0.99
     """The recommended setting is the fastest whose agreement with the verifier, token by token, is at least this."""
 
+    def anchor(self) -> LinearAcceptance | None:
+        """The rule of the second recording."""
+        if self.anchor_leniency == "none":
+            return None
+        given = numbers("anchor-leniency", self.anchor_leniency, float)
+        if len(given) > 1 or given[0] == 0:
+            msg = f"--anchor-leniency must be one number above 0, or none, got {self.anchor_leniency}; "
+            raise ValueError(msg + "0 is recorded anyway")
+        return LinearAcceptance(leniency=given[0])
+
 
 def main(argv: list[str] | None = None) -> None:
     """Parse, record, compute, write, print."""
@@ -58,11 +73,13 @@ def main(argv: list[str] | None = None) -> None:
     if settings.weights == "random":
         print(record_latency(settings, settings.latency, seed=settings.seed))
         return
-    spec = settings.spec()
+    spec, anchor = settings.spec(), settings.anchor()
     prompts = settings.requests(spec, settings.seed)
     pair = settings.load(spec)
-    run = settings.open(pair, "calibrate", prompts, {"seed": settings.seed})
-    cells = [Cell(effort=effort, rule=LOSSLESS) for effort in spec.efforts]
+    options = {"seed": settings.seed, "anchor": None if anchor is None else anchor.label}
+    run = settings.open(pair, "calibrate", prompts, options)
+    rules = [LOSSLESS] if anchor is None else [LOSSLESS, anchor]
+    cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
     cells.append(Cell(effort=spec.efforts[0], rule=LOSSLESS, replica=1))
     try:
         record(pair, cells, prompts, run=run, seed=settings.seed)
@@ -78,7 +95,13 @@ def main(argv: list[str] | None = None) -> None:
         exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),
     )
     calibration.to_json(run.path / "calibration.json")
-    prediction = predict(calibration, [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES])
+    prediction = predict(
+        calibration,
+        [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES],
+        model="replay" if anchor is None else "anchored",
+        rounds=rounds,
+        overhead=True,
+    )
     prediction.to_json(run.path / "prediction.json")
     print(summary.calibration(calibration))
     print(summary.frontier(prediction))

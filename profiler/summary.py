@@ -15,6 +15,14 @@ from theory.planner import Recommendation
 from theory.prediction import Prediction
 from theory.roofline import LatencyBound
 
+MODELS = {
+    "iid": "Eq. 6-7",
+    "position": "one acceptance rate a slot",
+    "replay": "replay of the lossless rounds",
+    "anchored": "replay between the two recordings",
+}
+"""Models of prediction in the words of the tables."""
+
 
 def calibration(result: Calibration) -> str:
     """d_K with intervals, and the latency fit."""
@@ -24,7 +32,7 @@ def calibration(result: Calibration) -> str:
 
 
 def frontier(prediction: Prediction) -> str:
-    """The predicted Pareto set of agreement and throughput (Eq. 6-7)."""
+    """The predicted Pareto set of agreement and throughput."""
     best = pareto_frontier(prediction.tokens_per_second, prediction.agreement, effort=prediction.effort)
     rows = [
         (
@@ -37,7 +45,7 @@ def frontier(prediction: Prediction) -> str:
         for i in best.index
     ]
     header = ("K", "rule", "agreement", "tokens/round", "tokens/s")
-    return "\n".join(["\nPredicted frontier (Eq. 6-7):", table(header, rows)])
+    return "\n".join([f"\nPredicted frontier ({MODELS[prediction.model]}):", table(header, rows)])
 
 
 def recommendation(choice: Recommendation) -> str:

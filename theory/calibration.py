@@ -3,7 +3,7 @@
 import copy
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,10 +15,14 @@ from theory.acceptance import LinearAcceptance
 from theory.estimates import clustered_ratio, student_interval
 from theory.latency import LatencyFit, fit_latency
 from theory.proposition2 import Exactness, out_of_order_share
+from theory.replay import replay
 from theory.rounds import Rounds, tokens_per_round
 from theory.tables import StrPath, refuse_other_schema, replacing
 
 LOSSLESS = LinearAcceptance(leniency=0)
+
+LARGE_SHIFT = 0.1
+"""Relative difference of d_K between two recordings that is worth a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,9 @@ class Calibration:
         Measured at leniency 0 (None where d_K was not), and the number of rounds and prompts.
     tokens_per_request
         Mean length of a finished text; None if none was finished. Leniency 0 emits the same law at every effort.
+    anchor_rule, anchor_divergence
+        Rule of the second recording, and the mean total variation at the slots that a lossless test would reach in its
+        rounds: how far leniency shifts the texts, compared with d_K. None without such a recording.
     latency
         None if the recording was not timed.
     exactness
@@ -49,7 +56,7 @@ class Calibration:
         What a reader should know before trusting the numbers.
     """
 
-    schema_version: ClassVar[int] = 1
+    schema_version: ClassVar[int] = 2
 
     identity: dict[str, Any]
     block_size: int
@@ -64,6 +71,8 @@ class Calibration:
     rounds: tuple[int, ...]
     prompts: tuple[int, ...]
     tokens_per_request: float | None
+    anchor_rule: str | None
+    anchor_divergence: tuple[float, ...] | None
     latency: LatencyFit | None
     exactness: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -105,22 +114,25 @@ def calibrate(
 ) -> Calibration:
     """Reduce rounds recorded at leniency 0 to d_K and the latency fit.
 
-    Rounds of the duplicated cell (``replica`` > 0) count for the noise floor of the clock alone.
+    A second recording under another rule may stand beside them: an anchor (`theory.anchors`). It counts for the latency
+    fit and tells how far d_K shifts with the texts; d_K itself is defined at leniency 0. Rounds of the duplicated cell
+    (``replica`` > 0) count for the noise floor of the clock alone.
 
     Raises
     ------
     ValueError
-        There are no rounds, rounds of another rule (leniency changes the prefixes that are reached, hence d_K), a block
-        longer than ``block_size``, or as many ``exactness`` entries as efforts are not given.
+        There are no rounds at leniency 0, or of more than one other rule, a block longer than ``block_size``, efforts
+        that the anchor lacks, or as many ``exactness`` entries as efforts are not given.
     """
     labels = np.unique(rounds.rule).tolist()
-    if labels != [LOSSLESS.label]:
-        msg = f"`rounds` must all be recorded at {LOSSLESS.label}, got {labels or 'none'}; d_K is defined there"
-        raise ValueError(msg)
+    if LOSSLESS.label not in labels or len(labels) > 2:
+        msg = f"`rounds` must be recorded at {LOSSLESS.label} and at most one other rule, got {labels or 'none'}; "
+        raise ValueError(msg + "d_K is defined at leniency 0")
     if rounds.drafted.max() > block_size:
         msg = f"`block_size` must cover every block, got {block_size} for a block of {rounds.drafted.max()}; "
         raise ValueError(msg + "pass the drafter's block size")
-    first = rounds.select(rounds.replica == 0)
+    first = rounds.select((rounds.replica == 0) & (rounds.rule == LOSSLESS.label))
+    anchor = rounds.select((rounds.replica == 0) & (rounds.rule != LOSSLESS.label))
     efforts = np.unique(first.effort).tolist()
     if len(exactness) != len(efforts):
         msg = f"`exactness` must have one entry for each of the efforts {efforts}, got {exactness}; ask the drafter"
@@ -128,6 +140,7 @@ def calibrate(
 
     cells = [first.select(first.effort == effort) for effort in efforts]
     divergence, errors = zip(*(_mean_divergence(cell) for cell in cells), strict=True)
+    shifted = [_shifted_divergence(anchor.select(anchor.effort == k), k) for k in efforts] if len(anchor) else []
     prompts = [np.unique(cell.prompt).size for cell in cells]
     intervals = [student_interval(*estimate) for estimate in zip(divergence, errors, prompts, strict=True)]
     latency = fit_latency(rounds)
@@ -145,9 +158,15 @@ def calibrate(
         rounds=tuple(len(cell) for cell in cells),
         prompts=tuple(prompts),
         tokens_per_request=_tokens_per_request(first),
+        anchor_rule=str(anchor.rule[0]) if len(anchor) else None,
+        anchor_divergence=tuple(shifted) or None,
         latency=latency,
         exactness=tuple(str(guarantee) for guarantee in exactness),
-        warnings=(*_warnings(efforts, prompts, latency), *_order_warnings(cells, exactness)),
+        warnings=(
+            *_warnings(efforts, prompts, latency),
+            *_shift_warnings(efforts, divergence, shifted),
+            *_order_warnings(cells, exactness),
+        ),
     )
 
 
@@ -174,6 +193,13 @@ def _mean_divergence(cell: Rounds) -> tuple[float, float]:
     return clustered_ratio(np.where(reached, cell.divergence, 0).sum(axis=1), reached.sum(axis=1), cell.prompt)
 
 
+def _shifted_divergence(anchor: Rounds, effort: int) -> float:
+    if not len(anchor):
+        raise ValueError(f"`rounds` must hold effort {effort} under the second rule too, got none; record it")
+    lossless = replay(anchor, LOSSLESS)
+    return float(lossless.divergence.sum() / lossless.reached.sum())
+
+
 def _tokens_per_request(rounds: Rounds) -> float | None:
     requests, member = np.unique(np.stack([rounds.prompt, rounds.effort.astype(str)], 1), axis=0, return_inverse=True)
     tokens = np.bincount(member, weights=rounds.emitted, minlength=len(requests))
@@ -194,6 +220,20 @@ def _latency_warnings(latency: LatencyFit | None) -> list[str]:
     if latency is None:
         return ["latency was not measured: throughput cannot be predicted"]
     return [f"latency: {flag}" for flag in latency.flags]
+
+
+def _shift_warnings(efforts: list[int], divergence: Sequence[float], shifted: Sequence[float]) -> Iterator[str]:
+    """Where leniency leads to texts on which drafter and verifier differ otherwise."""
+    moved = [
+        f"{before:.3f} -> {after:.3f} (effort {effort})"
+        for effort, before, after in zip(efforts, divergence, shifted, strict=False)
+        if abs(after - before) > LARGE_SHIFT * before
+    ]
+    if moved:
+        yield (
+            f"d_K shifts with the texts that leniency leads to: {', '.join(moved)}; "
+            "only the model anchored accounts for it"
+        )
 
 
 def _order_warnings(cells: list[Rounds], exactness: tuple[str, ...]) -> Iterator[str]:

@@ -22,8 +22,9 @@ class Replay:
         Chance that at least n = 0..B drafted tokens are accepted before the first rejection.
     reached, accepted : (N,)
         Expected slots that the test reaches, and accepted ones among them; none past a drafted stop token.
-    spent : (N,)
-        Deviation from the verifier, expected and summed over the reached slots.
+    divergence, spent : (N,)
+        Total variation of drafter and verifier, and deviation from the verifier, expected and summed over the reached
+        slots.
     emitted : (N,)
         Expected tokens appended: with the correction or bonus token, without what follows a stop token or the limit.
     """
@@ -31,6 +32,7 @@ class Replay:
     survival: NDArray[np.float64]
     reached: NDArray[np.float64]
     accepted: NDArray[np.float64]
+    divergence: NDArray[np.float64]
     spent: NDArray[np.float64]
     emitted: NDArray[np.float64]
 
@@ -75,6 +77,7 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
         survival=survival,
         reached=np.where(tested, survival[:, :-1], 0).sum(axis=1),
         accepted=np.where(tested, survival[:, 1:], 0).sum(axis=1),
+        divergence=np.where(tested, survival[:, :-1] * rounds.divergence, 0).sum(axis=1),
         spent=np.where(tested, survival[:, :-1] * deviation(rounds, rule), 0).sum(axis=1),
         emitted=1 + np.where(appended, survival[:, 1:], 0).sum(axis=1),
     )

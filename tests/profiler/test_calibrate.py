@@ -15,7 +15,7 @@ from theory.calibration import Calibration
 from theory.rounds import Rounds
 
 FEW = ("--prompts", "2", "--efforts", "1,2", "--run", "mine")
-REQUESTS = 2 * 3  # two prompts, two efforts, and the first effort once more
+REQUESTS = 2 * 5  # two prompts, two efforts at two leniencies, and the first effort once more
 FILES = {"manifest.json", "journal.jsonl", "rounds.parquet", "calibration.json"}
 
 
@@ -45,7 +45,9 @@ def test_a_calibration_writes_its_files_and_prints_what_follows(command):
     rounds = Rounds.read(command.run("mine") / "rounds.parquet")
     assert calibration.efforts == (1, 2)
     assert calibration.prompts == (2, 2)
-    assert sum(calibration.rounds) == (rounds.replica == 0).sum()
+    assert sum(calibration.rounds) == ((rounds.replica == 0) & (rounds.rule == "linear:0")).sum()
+    assert calibration.anchor_rule == "linear:1"
+    assert json.loads((command.run("mine") / "prediction.json").read_text())["model"] == "anchored"
     assert calibration.exactness == ("joint", "joint")
     assert calibration.block_size == 8
     assert calibration.latency is not None
@@ -59,6 +61,14 @@ def test_a_recorded_calibration_fits_its_schema_and_gives_a_report(command):
     jsonschema.Draft202012Validator(schema).validate(json.loads((run / "calibration.json").read_text()))
     assert report.main([str(run)]) == 0
     assert "Recommendation" in (run / "report.html").read_text()
+
+
+def test_without_an_anchor_leniency_0_is_replayed(command):
+    command(*FEW, "--anchor-leniency", "none")
+
+    assert {row["rule"] for row in command.rows("mine")} == {"linear:0"}
+    assert Calibration.from_json(command.run("mine") / "calibration.json").anchor_rule is None
+    assert json.loads((command.run("mine") / "prediction.json").read_text())["model"] == "replay"
 
 
 def test_a_calibration_carries_its_identity(command):
@@ -152,6 +162,10 @@ def test_another_seed_gives_another_recording(command):
         (("--pair", "none.toml"), "`pair` must be a file that exists, got none.toml"),
         (("--device", "tpu"), "`device` must be auto, cpu or cuda[:index], got 'tpu'"),
         (("--seed", "-1"), "`seed` must lie in [0, 2**63), got -1"),
+        (("--anchor-leniency", "0"), "--anchor-leniency must be one number above 0, or none, got 0"),
+        (("--anchor-leniency", "0.5,1"), "must be one number above 0, or none, got 0.5,1"),
+        (("--anchor-leniency", "some"), "--anchor-leniency must be numbers separated by commas, got 'some'"),
+        (("--anchor-leniency", "2"), "`leniency` must lie in [0, 1], got 2.0"),
         (("--minimum-agreement", "1.5"), "`minimum_agreement` must lie in [0, 1], got 1.5"),
     ],
 )
@@ -170,7 +184,9 @@ def test_help_names_every_option(capsys):
         calibrate.main(["--help"])
 
     printed = capsys.readouterr().out
-    options = "pair efforts prompts device order block-size out run fresh allow-mixed seed minimum-agreement"
+    options = (
+        "pair efforts prompts device order block-size out run fresh allow-mixed seed anchor-leniency minimum-agreement"
+    )
     assert all(f"--{option}" in printed for option in options.split())
     assert "python -m profiler.calibrate" in printed
 
@@ -244,7 +260,7 @@ def test_O11_nan_logits_end_the_recording_and_keep_the_earlier_rows(command, own
 
     assert "the drafter's logits are NaN at slot 0 of round 0" in error
     assert "load it in float32 or check the checkpoint" in error
-    assert len(command.rows("good")) == 2 * 2
+    assert len(command.rows("good")) == 2 * 3
 
 
 def test_O08_tokenizers_that_differ_are_refused(command, own_pair):

@@ -65,6 +65,28 @@ def test_efforts_are_kept_apart_and_the_duplicate_is_left_out():
     assert calibration.exactness == ("joint", "none")
 
 
+def test_an_anchor_leaves_the_divergence_and_shows_its_shift():
+    """Slots .3, .5, .9 of each round of the anchor are drawn as p / q = 1, so that a lossless test reaches them all."""
+    same = {"p_drafted": np.full((3, 3), 0.5), "q_drafted": np.full((3, 3), 0.5)}
+    anchor = two_prompts(rule=["linear:1"] * 3, accepted=[3] * 3, divergence=[[0.3, 0.5, 0.9]] * 3, **same)
+    calibration = calibrated(Rounds.concatenate([anchor, two_prompts()]))
+    alone = calibrated(two_prompts())
+
+    assert calibration.divergence == alone.divergence
+    assert calibration.rounds == alone.rounds
+    assert calibration.tokens_per_request == alone.tokens_per_request
+    assert (calibration.anchor_rule, calibration.anchor_divergence) == ("linear:1", (pytest.approx(1.7 / 3),))
+    assert any("d_K shifts" in text and "0.450 -> 0.567 (effort 1)" in text for text in calibration.warnings)
+    assert (alone.anchor_rule, alone.anchor_divergence) == (None, None)
+    assert not any("d_K shifts" in text for text in alone.warnings)
+
+
+def test_an_anchor_of_like_texts_gives_no_warning():
+    anchor = two_prompts(rule=["linear:1"] * 3, divergence=np.full((3, 3), 0.44))
+
+    assert not any("d_K shifts" in text for text in calibrated(Rounds.concatenate([two_prompts(), anchor])).warnings)
+
+
 def test_O72_O73_one_prompt_has_no_standard_error():
     calibration = calibrated(two_prompts().select([1, 2]))
 
@@ -90,14 +112,23 @@ def test_texts_that_were_not_finished_have_no_length():
 @pytest.mark.parametrize(
     ("rounds", "settings", "message"),
     [
-        (two_prompts(rule=["linear:0", "linear:0", "linear:0.5"]), {}, r"recorded at linear:0, got .*'linear:0.5'"),
-        (two_prompts(rule=["cactus:0"] * 3), {}, r"recorded at linear:0, got \['cactus:0'\]"),
-        (two_prompts().select([False] * 3), {}, "recorded at linear:0, got none"),
+        (
+            two_prompts(rule=["linear:0", "linear:1", "linear:0.5"]),
+            {},
+            r"and at most one other rule, got .*'linear:0.5'",
+        ),
+        (two_prompts(rule=["cactus:0"] * 3), {}, r"recorded at linear:0 and .* got \['cactus:0'\]"),
+        (two_prompts().select([False] * 3), {}, "recorded at linear:0 and at most one other rule, got none"),
         (two_prompts(), {"block_size": 2}, "`block_size` must cover every block, got 2 for a block of 3"),
         (
             two_prompts(),
             {"exactness": ("joint", "none")},
             r"`exactness` must have one entry for each of the efforts \[1\]",
+        ),
+        (
+            Rounds.concatenate([two_prompts(), two_prompts(rule=["linear:1"] * 3, effort=[2] * 3)]),
+            {},
+            "`rounds` must hold effort 1 under the second rule too, got none; record it",
         ),
         (make_rounds(1, 3, drafted=[0]), {}, "must have drafted slots at effort 1, got none"),
     ],
@@ -143,14 +174,14 @@ def test_O60_json_holds_no_nan(tmp_path):
     ("change", "message"),
     [
         (
-            lambda d: d | {"schema_version": 2, "mood": 1},
-            "schema version 1, got 2 .missing fields: none; unknown fields: mood",
+            lambda d: d | {"schema_version": 3, "mood": 1},
+            "schema version 2, got 3 .missing fields: none; unknown fields: mood",
         ),
         (
             lambda d: {k: v for k, v in d.items() if k != "efforts"} | {"schema_version": 0},
             "got 0 .missing fields: efforts",
         ),
-        (lambda d: {k: v for k, v in d.items() if k != "schema_version"}, "schema version 1, got none"),
+        (lambda d: {k: v for k, v in d.items() if k != "schema_version"}, "schema version 2, got none"),
         (lambda d: d | {"latency": {"verify_seconds": 1.0}}, "missing fields: efforts, rounds_per_effort"),
         (lambda d: [d], "must hold a JSON object, got list"),
     ],
@@ -167,7 +198,7 @@ def test_O65_other_schemas_are_refused_by_name(tmp_path, change, message):
 
 def test_damaged_files_are_named(tmp_path):
     path = tmp_path / "calibration.json"
-    path.write_text('{"schema_version": 1, "effo')
+    path.write_text('{"schema_version": 2, "effo')
 
     with pytest.raises(ValueError, match=r"calibration.json is not JSON"):
         Calibration.from_json(path)

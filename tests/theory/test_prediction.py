@@ -63,6 +63,8 @@ def paper_calibration(**changes):
         rounds=(10,) * 4,
         prompts=(5,) * 4,
         tokens_per_request=100.0,
+        anchor_rule=None,
+        anchor_divergence=None,
         latency=latency(),
         exactness=("joint", "none", "none", "none"),
         warnings=(),

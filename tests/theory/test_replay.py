@@ -21,7 +21,7 @@ RULES += [CactusAcceptance(budget=0.4), CactusAcceptance(budget=0.4, solver="tay
 def played(rounds, row, rule, token_limit):
     """Every outcome of the tests of one round with its chance, each counted as the decoding loop counts it."""
     size, stop = rounds.drafted[row], rounds.eos_slot[row]
-    totals = dict.fromkeys(("reached", "accepted", "spent", "emitted"), 0.0)
+    totals = dict.fromkeys(("reached", "accepted", "divergence", "spent", "emitted"), 0.0)
     survival = np.zeros(rounds.p_drafted.shape[1] + 1)
     chances = [float(rule.probability(*np.array([p, q])[:, None])[0])
                for p, q in zip(rounds.p_drafted[row, :size], rounds.q_drafted[row, :size], strict=True)]  # fmt: skip
@@ -36,6 +36,7 @@ def played(rounds, row, rule, token_limit):
         totals["emitted"] += chance * len(tokens)
         totals["reached"] += chance * len(seen)
         totals["accepted"] += chance * sum(passes[slot] for slot in seen)
+        totals["divergence"] += chance * sum(rounds.divergence[row, slot] for slot in seen)
         totals["spent"] += chance * sum(deviation(rounds, rule)[row, slot] for slot in seen)
     return totals, survival
 
