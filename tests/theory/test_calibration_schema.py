@@ -92,7 +92,7 @@ def test_real_files_are_valid(calibration, tmp_path):
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        (lambda document: document.update(schema_version=2), "$.schema_version"),
+        (lambda document: document.update(schema_version=3), "$.schema_version"),
         (lambda document: document.update(mood=1), "$"),
         (lambda document: document.pop("efforts"), "$"),
         (lambda document: document.update(divergence=[1.5]), "$.divergence[0]"),
