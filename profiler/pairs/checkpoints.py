@@ -27,6 +27,9 @@ from profiler.pairs.families import ModelSpec
 NATIVE = {"Dream": "qwen2", "sdar": "qwen3"}
 """Checkpoints whose model type names code of their own, and the type of transformers with the same architecture."""
 
+_FOREIGN = (AttributeError, ImportError, KeyError, TypeError)
+"""What code that was written for another transformers raises (case O31)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
@@ -64,7 +67,7 @@ class Checkpoints:
                 return CONFIG_MAPPING[kind].from_dict(table | {"model_type": kind})
             if self.trust_remote_code:
                 return AutoConfig.from_pretrained(self.location(model), revision=model.revision, trust_remote_code=True)
-        except (OSError, ValueError) as error:
+        except self._errors as error:
             raise ValueError(self._not_loaded(model, "model", error)) from error
         raise ValueError(
             f"{self.pair}: {model.checkpoint!r} has the model type {kind!r}, which transformers "
@@ -88,14 +91,15 @@ class Checkpoints:
                 revision=model.revision,
                 dtype=getattr(torch, model.dtype),
                 attn_implementation="sdpa",
+                device_map={"": self.device},
                 output_loading_info=True,
                 trust_remote_code=self.trust_remote_code,
             )
             if report["missing_keys"]:
                 raise ValueError(f"weights are missing, {sorted(report['missing_keys'])[0]} among them")
-        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        except self._errors as error:
             raise ValueError(self._not_loaded(model, "model", error)) from error
-        return loaded.to(self.device).eval()
+        return loaded.eval()
 
     def tokenizer(self, model: ModelSpec) -> PreTrainedTokenizerBase:
         """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
@@ -116,8 +120,18 @@ class Checkpoints:
             digest.update(path.read_bytes())
         return f"sha256:{digest.hexdigest()[:16]}"
 
+    @property
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """What loading raises for files that do not fit, and a checkpoint's own code for any reason."""
+        return (OSError, RuntimeError, ValueError, SafetensorError) + (_FOREIGN if self.trust_remote_code else ())
+
     def _not_loaded(self, model: ModelSpec, part: str, error: Exception) -> str:
         reason = str(error).strip().split("\n")[0]
+        if isinstance(error, _FOREIGN):
+            reason = (
+                f"{type(error).__name__}: {reason}; the checkpoint's own code may be for another transformers than "
+                f"{transformers.__version__}"
+            )
         place = "a folder beside the pair's TOML, or a hub name"
         return f"{self.pair}: no {part} at {model.checkpoint!r} ({place}): {reason}"
 

@@ -157,6 +157,48 @@ def test_O31_a_model_type_that_transformers_lacks_is_one_line_and_its_code_is_no
         pairs.load(str(own_pair))
 
 
+def test_O31_code_for_another_transformers_is_one_line_with_the_installed_version(own_pair, monkeypatch):
+    edit(own_pair.parent / "drafter/config.json", lambda content: content.update(model_type="mine"))
+
+    def broken(*_, trust_remote_code, **__):
+        assert trust_remote_code
+        raise AttributeError("'MineModel' object has no attribute 'all_tied_weights_keys'")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", broken)
+
+    expected = (
+        rf"no model at 'drafter'.*AttributeError: 'MineModel'.*another transformers than {transformers.__version__}"
+    )
+    with pytest.raises(ValueError, match=expected) as caught:
+        pairs.load(str(own_pair), trust_remote_code=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_verifier_that_can_also_see_is_loaded_with_its_text_part(own_pair):
+    """Gemma 4's checkpoints hold a vision tower, and name a class that has one."""
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = sizes | {
+        "vocab_size": len(TOKEN_IDS), "num_key_value_heads": 1, "head_dim": 8, "global_head_dim": 8,
+        "layer_types": ["full_attention"], "hidden_size_per_layer_input": 0, "pad_token_id": 0,
+    }  # fmt: skip
+    vision = sizes | {"num_key_value_heads": 2, "head_dim": 4, "position_embedding_size": 16}
+    config = transformers.Gemma4Config(text_config=text, vision_config=vision, audio_config=None)
+    folder = own_pair.parent / "verifier"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        transformers.Gemma4ForConditionalGeneration(config).save_pretrained(folder)
+    verifier = pairs.load(str(own_pair)).verifier
+
+    prompt, drafted = torch.tensor([20, 21, 22]), torch.tensor([23, 24])
+    with torch.inference_mode():
+        verifier.start(prompt)
+        p = verifier.score(prompt[-1:], drafted)
+        verifier.start(torch.cat([prompt, drafted]))
+        again = verifier.score(drafted[-1:], drafted[:0])
+    assert p.shape == (3, len(TOKEN_IDS))
+    torch.testing.assert_close(p[-1], again[0], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["drafter", "verifier"])
 def test_O09_a_head_without_rows_for_the_shared_ids_is_refused(own_pair, name):
     edit(own_pair.parent / name / "config.json", lambda content: content.update(vocab_size=len(TOKEN_IDS) - 1))
