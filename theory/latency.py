@@ -62,6 +62,26 @@ class LatencyFit(VerifierTime, DraftLine):
     prefill_seconds_se: float | None
     noise_floor: float | None
 
+    def round_seconds(
+        self, effort: float, *, block: float | None = None, context: float | None = None, overhead: bool = False
+    ) -> float:
+        """Return ``c_d(K) + c_v``, and what a round spends outside both forwards if asked for.
+
+        Eq. 7 takes the verifier's time as one number. With a block and a context it is `VerifierTime.verify_seconds_at`
+        them; being linear, it may be asked for their means over rounds.
+
+        Raises
+        ------
+        ValueError
+            Overhead was not measured.
+        """
+        if overhead and self.overhead_seconds is None:
+            raise ValueError("`overhead` must be False where it was not measured; record with timing")
+        verify = self.verify_seconds
+        if block is not None and context is not None:
+            verify = self.verify_seconds_at(block, context)
+        return self.draft_seconds(effort) + verify + (self.overhead_seconds or 0.0 if overhead else 0.0)
+
 
 def fit_latency(rounds: Rounds) -> LatencyFit | None:
     """Fit the times of recorded rounds; None if no time was measured.

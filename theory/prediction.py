@@ -12,8 +12,8 @@ from theory import recorded, strict_json
 from theory.acceptance import LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.estimates import bootstrap_interval
-from theory.latency import tokens_per_second
-from theory.proposition1 import tokens_per_round
+from theory.latency import rounds_per_request, tokens_per_second
+from theory.proposition1 import accepted_length_law, tokens_per_round
 from theory.rounds import Rounds
 from theory.tables import StrPath, replacing
 
@@ -136,7 +136,7 @@ def predict(
     if None in calibration.divergence:
         msg = "`calibration` must have d_K, got one of times alone (random weights); "
         raise ValueError(msg + "record the checkpoints, or pass known d_K to `predict_divergence` with its times")
-    seconds = _round_seconds(calibration, overhead)
+    seconds = _round_seconds(calibration, None if model == "iid" else rounds, overhead=overhead)
     if model == "iid":
         return _predict_iid(
             calibration.efforts,
@@ -232,7 +232,7 @@ def _predict_iid(
             "agreement": 1 - leniencies * d,
             "tokens_per_round": tokens,
             "tokens_per_second": speed,
-            "seconds_per_request": length / speed,
+            "seconds_per_request": _rounds_per_request(acceptance_rate, block_size, length) * seconds,
         }
 
     expected, *bounds = (quantities(each) for each in divergences)
@@ -275,12 +275,28 @@ def _leniency(rule: Rule) -> float:
     return rule.leniency
 
 
-def _round_seconds(calibration: Calibration, overhead: bool) -> NDArray[np.float64]:
-    """Cost of a round at each effort, c_d(K) + c_v; NaN without timing."""
+def _round_seconds(calibration: Calibration, rounds: Rounds | None, *, overhead: bool) -> NDArray[np.float64]:
+    """Cost of a round at each effort, at the mean block and context of its rounds if given; NaN without timing."""
     latency = calibration.latency
-    if overhead and (latency is None or latency.overhead_seconds is None):
-        raise ValueError("`overhead` must be False for this calibration: overhead was not measured; record with timing")
     if latency is None:
+        if overhead:
+            raise ValueError("`overhead` must be False where it was not measured; record with timing")
         return np.full(len(calibration.efforts), math.nan)
-    extra = latency.overhead_seconds or 0.0 if overhead else 0.0
-    return np.array([latency.draft_seconds(effort) + latency.verify_seconds + extra for effort in calibration.efforts])
+    sloped = latency.verify_slot_seconds is not None or latency.verify_context_seconds is not None
+    lengths: dict[int, dict[str, float]] = {effort: {} for effort in calibration.efforts}
+    if rounds is not None and sloped:
+        for effort in calibration.efforts:
+            rows = (rounds.effort == effort) & (rounds.replica == 0)
+            block, context = rounds.drafted[rows].mean(), rounds.prefix_length[rows].mean()
+            lengths[effort] = {"block": float(block), "context": float(context)}
+    return np.array([latency.round_seconds(effort, **lengths[effort], overhead=overhead) for effort in lengths])
+
+
+def _rounds_per_request(acceptance_rate: NDArray[np.float64], block_size: int, length: float) -> NDArray[np.float64]:
+    """Rounds of a text of this mean length, its last round cut; between whole lengths on the line through them."""
+    if math.isnan(length):
+        return np.full_like(acceptance_rate, math.nan)
+    law = accepted_length_law(acceptance_rate, block_size)
+    whole = math.floor(length)
+    fewer, more = rounds_per_request(law, [whole]), rounds_per_request(law, [whole + 1])
+    return np.asarray(fewer + (length - whole) * (more - fewer))

@@ -55,7 +55,7 @@ class VerifierTime:
     verify_r_squared: float | None
     verify_flags: tuple[str, ...]
 
-    def verify_seconds_at(self, block: int, context: float) -> float:
+    def verify_seconds_at(self, block: float, context: float) -> float:
         """Return ``c_v(block, context)``.
 
         Raises

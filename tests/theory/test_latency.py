@@ -196,3 +196,16 @@ def test_the_last_round_of_a_request_is_cut():
         rounds_per_request(whole_blocks, [])
     with pytest.raises(ValueError, match=r"`lengths` must be at least 1, got \[3, 0\]"):
         rounds_per_request(whole_blocks, [3, 0])
+
+
+def test_time_of_a_round():
+    fit = fit_latency(timed([1, 2, 3], [1.0, 2.0, 3.0]))
+
+    assert fit.round_seconds(2) == pytest.approx(2.02)
+    assert fit.round_seconds(2, block=1, context=10) == pytest.approx(2.02)
+    assert fit.round_seconds(2, overhead=True) == pytest.approx(2.021)
+    with pytest.raises(ValueError, match=r"`block` must lie in \[1, 1\]"):
+        fit.round_seconds(2, block=8, context=10)
+    unknown = fit_latency(timed([1, 2], [1.0, 2.0], overhead_seconds=[math.nan] * 2))
+    with pytest.raises(ValueError, match="`overhead` must be False where it was not measured"):
+        unknown.round_seconds(1, overhead=True)

@@ -112,7 +112,18 @@ def test_equation_7_by_hand():
 
     assert prediction.tokens_per_round[0] == pytest.approx(2.44, rel=8 * EPS)
     assert prediction.tokens_per_second[0] == pytest.approx(speed, rel=16 * EPS)
-    assert prediction.seconds_per_request[0] == pytest.approx(100 / speed, rel=16 * EPS)
+
+
+@pytest.mark.parametrize(("length", "rounds"), [(1.0, 1.0), (2.0, 1.2), (3.0, 1.4), (2.5, 1.3)])
+def test_a_request_takes_whole_rounds(length, rounds):
+    """A round adds 1, 2, 3 tokens with chance .2, .16, .64: m(2) = 1 + .2, m(3) = 1 + .2 m(2) + .16 m(1)."""
+    calibration = paper_calibration(block_size=2, efforts=(3,), divergence=(0.4,), divergence_low=(0.3,),
+                                    divergence_high=(0.5,), latency=latency(a=0.01, b=0.02, verify=0.03),
+                                    tokens_per_request=length)  # fmt: skip
+    prediction = predict(calibration, linear(0.5))
+
+    assert prediction.seconds_per_request[0] == pytest.approx(rounds * 0.1, rel=16 * EPS)
+    assert prediction.seconds_per_request_low[0] <= prediction.seconds_per_request[0]
 
 
 def test_O41_the_verifier_counts_at_the_block_it_verifies():
@@ -204,3 +215,23 @@ def test_a_calibration_of_times_alone_is_refused():
 
     with pytest.raises(ValueError, match="`calibration` must have d_K, got one of times alone"):
         predict(times, [LinearAcceptance(leniency=0)])
+
+
+def test_the_verifier_is_timed_at_the_lengths_of_the_rounds():
+    """Effort 2 was recorded at longer contexts; 1 ms for 100 tokens tells the rounds apart, Eq. 7 takes one number."""
+    rounds = make_rounds(6, 2, effort=[1, 1, 1, 2, 2, 2], prefix_length=[100, 200, 300, 1000, 1100, 1200])
+    fit = replace(
+        latency(a=0, b=0.001, verify=0.02, efforts=(1, 2)), verify_base_seconds=0.01, verify_slot_seconds=0.001,
+        verify_context_seconds=1e-5,
+    )  # fmt: skip
+    calibration = paper_calibration(
+        block_size=2, efforts=(1, 2), divergence=(0.5,) * 2, divergence_low=(0.4,) * 2, divergence_high=(0.6,) * 2,
+        prompts=(3, 3), latency=fit,
+    )  # fmt: skip
+    replayed = predict(calibration, [LOSSLESS], model="replay", rounds=rounds, resamples=2)
+    printed = predict(calibration, [LOSSLESS])
+
+    # base + 3 positions of the block + context, and the draft
+    seconds = [0.01 + 0.003 + 0.002 + 0.001, 0.01 + 0.003 + 0.011 + 0.002]
+    np.testing.assert_allclose(replayed.tokens_per_round / replayed.tokens_per_second, seconds)
+    np.testing.assert_allclose(printed.tokens_per_round / printed.tokens_per_second, [0.021, 0.022])
