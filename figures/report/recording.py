@@ -23,12 +23,15 @@ GUARANTEES = {
 
 def divergence(calibration: Calibration) -> Section:
     """d_K of every effort with its interval, and what lossless verification guarantees."""
+    shifted = calibration.anchor_divergence
+    anchored = [[] if shifted is None else [number(shifted[i], 3)] for i in range(len(calibration.efforts))]
     rows = [
         [
             number(effort),
             number(calibration.divergence[i], 3),
             interval(calibration.divergence_low[i], calibration.divergence_high[i]),
             number(calibration.divergence_all_slots[i], 3),
+            *anchored[i],
             number(calibration.tokens_per_round[i], 2),
             number(calibration.rounds[i]),
             number(calibration.prompts[i]),
@@ -36,7 +39,9 @@ def divergence(calibration: Calibration) -> Section:
         ]
         for i, effort in enumerate(calibration.efforts)
     ]
-    columns = ("K", "d_K", "95 % interval", "all positions", "tokens/round", "rounds", "prompts", "exactness<")
+    columns = ["K", "d_K", "95 % interval", "all positions", "tokens/round", "rounds", "prompts", "exactness<"]
+    if calibration.anchor_rule is not None:
+        columns.insert(4, f"on the texts of {calibration.anchor_rule}")
     found = [GUARANTEES[name] for name in GUARANTEES if name in calibration.exactness]
     return Section(
         title="Divergence and exactness",

@@ -92,9 +92,7 @@ def recorded(rule: str, prompts: int, seed: int, *, timed: bool = True, efforts:
 def write_run(folder: Path, rounds: Rounds, identity: dict[str, Any] = IDENTITY) -> Calibration:
     folder.mkdir(parents=True)
     efforts = np.unique(rounds.effort)
-    calibration = calibrate(
-        rounds.select(rounds.rule == "linear:0"), block_size=4, identity=identity, exactness=("joint",) * efforts.size
-    )
+    calibration = calibrate(rounds, block_size=4, identity=identity, exactness=("joint",) * efforts.size)
     calibration.to_json(folder / "calibration.json")
     rounds.write(folder / "rounds.parquet")
     manifest = {"settings": identity["settings"], "provenances": {"a": identity["provenance"]}}
@@ -263,12 +261,15 @@ def test_every_floor_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "must lie in [0, 1], got 1.5" in capsys.readouterr().err
 
 
-def test_an_anchor_is_used_where_there_is_one(folders: tuple[Path, Path]) -> None:
-    rounds = recorded("linear:0", 2, 0)
-    both = Rounds.concatenate([rounds, recorded("linear:1", 2, 0)])
+def test_an_anchor_is_used_where_there_is_one(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    anchored = Rounds.concatenate([recorded("linear:0", 3, 0), recorded("linear:1", 3, 0)])
+    write_run(tmp_path / "run", anchored)
+    text = Reader(command.report(tmp_path / "run", 0.9, sweep=folders[1])).text
+    without = Reader(command.report(folders[0], 0.9)).text
 
-    assert command.best_model(rounds) == "replay"
-    assert command.best_model(both) == "anchored"
+    for words in ("on the texts of linear:1", "anchored by a second recording", "prefixes that leniency leaves alone"):
+        assert words in text
+        assert words not in without
 
 
 def _other(identity: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
