@@ -87,7 +87,7 @@ def decode(
             tokens=tokens,
             prefix_length=len(text),
             passes=draft.passes,
-            drafted=block,
+            drafted=len(drafted),
             accepted=verdict.accepted,
             ended=ended,
             eos_slot=next((slot for slot, token in enumerate(drafted) if token in pair.stop_ids), -1),
@@ -111,6 +111,11 @@ def decode_drafter_alone(
 ) -> Iterator[list[int]]:
     """The diffusion model without a verifier: every drafted block is kept, up to a stop token or the limit."""
     _require(pair, effort, token_limit)
+    if pair.spec.drafter.reads_verifier:
+        raise ValueError(
+            f"a drafter of the family {pair.spec.drafter.family!r} reads what the verifier computed; "
+            "it cannot decode alone"
+        )
     way = way_to_verify(LinearAcceptance(leniency=1.0), streams, pair)
     text = torch.tensor(prompt, device=pair.device)
     pair.drafter.start()

@@ -79,6 +79,6 @@ def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(cumulative, point, right=True)[..., 0].clamp(max=last)  # the clamp is for NaN rows
 
 
-def entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Shannon entropy in nats of the untempered distribution of permitted logits, (..., V) -> (...)."""
-    return torch.special.entr(logits.softmax(dim=-1)).sum(dim=-1)
+def entropy(probs: torch.Tensor) -> torch.Tensor:
+    """Shannon entropy in nats, (..., V) -> (...)."""
+    return torch.special.entr(probs).sum(dim=-1)

@@ -15,13 +15,15 @@ LEAST = 2.0**-54
 class Stream(IntEnum):
     """What a number is used for. The ratio test needs the first three independent of each other (case O06).
 
-    The last is the noise that coupled verification shares between drafter and verifier, on purpose.
+    The fourth is the noise that coupled verification shares between drafter and verifier, on purpose. The last is what
+    a drafter's canvas of random tokens starts from, with either way to verify.
     """
 
     DRAFT = 0
     ACCEPTANCE = 1
     REPLACEMENT = 2
     COUPLED = 3
+    CANVAS = 4
 
 
 @dataclass(frozen=True, kw_only=True)

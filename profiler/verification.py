@@ -58,7 +58,9 @@ class RatioTest:
 
     def noise(self, place: Place, effort: int, block: int) -> Noise:
         """What the drafter draws with."""
-        return Uniforms(self._uniforms(Stream.DRAFT, place, effort, block))
+        return Uniforms(
+            self._uniforms(Stream.DRAFT, place, effort, block), canvas=self._uniforms(Stream.CANVAS, place, block)
+        )
 
     def choose(
         self, p: torch.Tensor, q: torch.Tensor, drafted: torch.Tensor, place: Place
@@ -95,7 +97,8 @@ class Coupling:
 
     def noise(self, place: Place, effort: int, block: int) -> Noise:
         """What the drafter draws with, at every step the same."""
-        return Gumbel(self._gumbel(place, block))
+        canvas = self.streams.uniforms(Stream.CANVAS, place.index, (block,)).to(self.device)
+        return Gumbel(self._gumbel(place, block), canvas=canvas)
 
     def choose(
         self, p: torch.Tensor, q: torch.Tensor, drafted: torch.Tensor, place: Place

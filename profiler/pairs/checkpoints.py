@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import cached_file
 
 from profiler.pairs import random_weights
 from profiler.pairs.families import ModelSpec
@@ -108,6 +109,13 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             raise ValueError(self._not_loaded(model, "tokenizer", error)) from error
 
+    def file(self, model: ModelSpec, name: str) -> Path:
+        """A file of a checkpoint, such as an adapter in a folder of its own."""
+        try:
+            return Path(cached_file(self.location(model), name, revision=model.revision))
+        except OSError as error:
+            raise ValueError(self._not_loaded(model, name, error)) from error
+
     def fingerprint(self, model: ModelSpec) -> str:
         """What the weights are: a digest of a local folder's safetensors, else the hub name with its revision."""
         if self.random:
@@ -116,7 +124,7 @@ class Checkpoints:
         if not folder.is_dir():
             return f"{model.checkpoint}@{model.revision}"
         digest = hashlib.sha256()
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
         return f"sha256:{digest.hexdigest()[:16]}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from profiler.drafters.commit import Order
+from profiler.drafters.commit import Order, Schedule
 from profiler.sampling import Sampling
 from theory.roofline import Reading
 
@@ -39,6 +39,8 @@ class DrafterSpec(ModelSpec):
 
     uses_mask: ClassVar[bool] = False
     """Whether slots that are not drafted yet hold a mask token."""
+    reads_verifier: ClassVar[bool] = False
+    """Whether it drafts from what the verifier computed, and so cannot decode alone."""
 
     family: str
 
@@ -50,11 +52,13 @@ class DrafterSpec(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedSpec(DrafterSpec):
-    """A canvas of mask tokens: see `profiler.drafters.masked.MaskedDrafter` for what the fields mean."""
+    """A canvas of mask tokens: see `Canvas` and `MaskedDrafter` in `profiler.drafters` for what the fields mean."""
 
     uses_mask: ClassVar[bool] = True
 
     order: Order = "left_to_right"
+    schedule: Schedule = "equal"
+    warped_scores: bool = False
     shifted: bool = True
     causal_prefix: bool = True
     confidence: float = 1.0
@@ -109,6 +113,7 @@ class FeatureSpec(DrafterSpec):
     """Conditioned on the verifier's hidden states (DFlash, DSpark)."""
 
     uses_mask: ClassVar[bool] = True
+    reads_verifier: ClassVar[bool] = True
 
     variant: Literal["dflash", "dspark"]
 
@@ -118,6 +123,7 @@ class EarlyExitSpec(DrafterSpec):
     """The verifier's first layers, trained to draft, reading the verifier's own cache."""
 
     uses_mask: ClassVar[bool] = True
+    reads_verifier: ClassVar[bool] = True
 
     order: Order = "left_to_right"
 

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from torch import nn
 
+from profiler.drafters.canvas import Canvas
 from profiler.drafters.draft import Draft
-from profiler.noise import Noise
+from profiler.drafters.masked import MaskedDrafter
+from profiler.noise import Noise, Uniforms
 from profiler.pairs.families import DrafterSpec, ModelSpec
 from profiler.pairs.pair import Pair
 from profiler.pairs.spec import PairSpec, TaskSpec
@@ -166,6 +168,18 @@ class TableModel(nn.Module):
     def forward(self, input_ids: torch.Tensor, *, logits_to_keep: int = 0, **_: object) -> SimpleNamespace:
         self.forwards += 1
         return SimpleNamespace(logits=self.table[input_ids[:, -logits_to_keep:]])
+
+
+def masked_drafter(model: nn.Module, *, shifted: bool, causal_prefix: bool, **canvas: object) -> MaskedDrafter:
+    """A masked drafter whose other settings are those of its canvas."""
+    return MaskedDrafter(model, canvas=Canvas(**canvas), shifted=shifted, causal_prefix=causal_prefix)
+
+
+def noise(seed: int, effort: int, block: int) -> Uniforms:
+    """Independent uniforms for a draft."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.rand(effort + 1, block, generator=generator, dtype=torch.float64)
+    return Uniforms(values[1:], canvas=values[0])
 
 
 def one_hot(tokens: Sequence[int], size: int) -> torch.Tensor:

@@ -8,7 +8,6 @@ import torch
 from profiler import decode as decode_module
 from profiler.decode import decode, decode_drafter_alone
 from profiler.drafters.draft import Draft
-from profiler.drafters.masked import MaskedDrafter
 from profiler.noise import Uniforms
 from profiler.sampling import Sampling
 from profiler.streams import Stream, Streams
@@ -20,6 +19,7 @@ from tests.profiler.scripted import (
     PlayedDrafter,
     PlayedVerifier,
     TableModel,
+    masked_drafter,
     one_hot,
     pair_of,
     prompt_ids,
@@ -153,12 +153,12 @@ def test_O17_a_real_cache_is_cut_to_the_prefix_and_what_was_accepted(tiny_pair, 
 def pair_with(pair, *, order=None, drafter_sampling=None, verifier_sampling=None, **spec):
     """A copy of a pair with other settings, and with caches of its own."""
     old = pair.drafter
-    drafter = MaskedDrafter(
+    drafter = masked_drafter(
         old.model,
         mask_id=pair.tokenizer.mask_token_id,
         banned=torch.arange(pair.vocabulary_size) == pair.tokenizer.mask_token_id,
-        sampling=drafter_sampling or old.sampling,
-        order=order or old.order,
+        sampling=drafter_sampling or old.canvas.sampling,
+        order=order or old.canvas.order,
         shifted=True,
         causal_prefix=True,
     )
@@ -321,7 +321,7 @@ def test_recorded_scalars_are_those_of_the_recorded_tokens(pair):
         with torch.inference_mode():
             pair.drafter.start()
             prefix = torch.tensor(ids)
-            noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (2, each.drafted)))
+            noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (2, each.drafted)), torch.zeros(each.drafted))
             draft = pair.drafter.draft(prefix, block=each.drafted, effort=2, noise=noise)
             pair.verifier.start(prefix)
             p = pair.verifier.score(prefix[-1:], draft.tokens)[: each.drafted]
@@ -344,7 +344,7 @@ def test_at_leniency_1_the_text_is_the_drafters_own_blocks_each_with_a_bonus(pai
 
     assert len(rounds) == 3
     for index, each in enumerate(rounds):
-        noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (effort, 8)))
+        noise = Uniforms(streams().uniforms(Stream.DRAFT, index, (effort, 8)), torch.zeros(8))
         with torch.inference_mode():
             draft = again.drafter.draft(torch.tensor(ids), block=8, effort=effort, noise=noise)
         assert each.accepted == each.drafted == 8
@@ -432,7 +432,7 @@ def test_what_the_caller_does_between_rounds_is_not_timed(monkeypatch):
 
 def test_the_passes_of_a_round_are_the_forwards_that_were_run():
     model = TableModel(torch.zeros(5, 5))
-    drafter = MaskedDrafter(
+    drafter = masked_drafter(
         model,
         mask_id=4,
         banned=torch.arange(5) == 4,

@@ -10,7 +10,6 @@ import torch
 
 from profiler import sampling
 from profiler.decode import decode
-from profiler.drafters.masked import MaskedDrafter
 from profiler.sampling import Sampling
 from profiler.streams import Streams
 from tests.profiler.scripted import (
@@ -18,6 +17,7 @@ from tests.profiler.scripted import (
     MarkovVerifier,
     OneStepDrafter,
     TableModel,
+    masked_drafter,
     p_value,
     pair_of,
     prompt_ids,
@@ -173,7 +173,7 @@ def test_O02_and_O05_the_acceptance_rate_shows_what_the_law_may_hide():
 def masked(model, order, **settings):
     banned = torch.arange(4) == 3
     defaults = {"mask_id": 3, "banned": banned, "sampling": Sampling(), "shifted": True, "causal_prefix": False}
-    return MaskedDrafter(model, order=order, **(defaults | settings))
+    return masked_drafter(model, order=order, **(defaults | settings))
 
 
 P3 = torch.tensor([[0.1, 0.6, 0.3, 0], [0.45, 0.15, 0.4, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.4, 0]])
@@ -301,11 +301,11 @@ def test_O02_O05_measured_acceptance_shows_a_wrong_test(pair, rule):
 def reached_sums(pair, effort, order, rule, requests=12):
     """Over reached slots: accepted ones, the sum of 1 - TV, and the variance of their difference."""
     accepted = expected = variance = 0.0
-    drafter = MaskedDrafter(
+    drafter = masked_drafter(
         pair.drafter.model,
         mask_id=pair.tokenizer.mask_token_id,
         banned=torch.arange(pair.vocabulary_size) == pair.tokenizer.mask_token_id,
-        sampling=pair.drafter.sampling,
+        sampling=pair.drafter.canvas.sampling,
         order=order,
         shifted=True,
         causal_prefix=True,

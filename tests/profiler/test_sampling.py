@@ -249,7 +249,7 @@ def test_a_draw_from_a_nan_row_is_some_token_for_decode_to_refuse():
     assert 0 <= int(draw(torch.full((3,), math.nan), torch.tensor(0.5))) < 3
 
 
-def test_entropy_is_in_nats_and_ignores_forbidden_tokens():
-    logits = torch.tensor([[0.0, 0, -math.inf, -math.inf], [0.0, 0, 0, 0], [5.0, -math.inf, -math.inf, -math.inf]])
+def test_entropy_is_in_nats_and_counts_impossible_tokens_as_nothing():
+    probs = torch.tensor([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [1.0, 0, 0, 0]])
 
-    assert entropy(logits).tolist() == pytest.approx([math.log(2), math.log(4), 0], abs=ROUNDING)
+    assert entropy(probs).tolist() == pytest.approx([math.log(2), math.log(4), 0], abs=ROUNDING)

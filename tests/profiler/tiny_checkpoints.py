@@ -1,5 +1,6 @@
 """Tiny random checkpoints of the very architectures that the named pairs use, written as real ones are."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -78,3 +79,46 @@ def _random(kind: type[PreTrainedModel], config: object, seed: int) -> PreTraine
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(config).eval()
+
+
+def name_own_code(folder: Path, model_type: str, **settings: object) -> None:
+    """Make a checkpoint's config one that names code of its own, as Dream's and SDAR's do."""
+    path = folder / "config.json"
+    own = {"model_type": model_type, "architectures": ["OwnModel"], "auto_map": {"AutoModel": "modeling.OwnModel"}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | own | settings))
+
+
+def pair_file(
+    folder: Path,
+    settings: str,
+    *,
+    drafter: PreTrainedModel,
+    verifier: PreTrainedModel,
+    block_size: int = 4,
+    mask: bool = False,
+) -> Path:
+    """The TOML file of a pair with its checkpoints beside it; `settings` are those of the drafter."""
+    write(drafter, folder / "drafter", mask=mask)
+    write(verifier, folder / "verifier", mask=mask)
+    path = folder / "pair.toml"
+    path.write_text(PAIR.format(block_size=block_size, settings=settings))
+    return path
+
+
+PAIR = """
+description = "Tiny random networks."
+block_size = {block_size}
+efforts = [1]
+threads = 1
+
+[drafter]
+checkpoint = "drafter"
+{settings}
+
+[verifier]
+checkpoint = "verifier"
+
+[task]
+name = "word_problems"
+token_limit = 24
+"""

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -5,12 +6,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.drafters.commit import ORDERS, commit_counts
-from profiler.drafters.masked import MaskedDrafter
+from profiler import pairs
+from profiler.decode import decode
+from profiler.drafters.canvas import Canvas
+from profiler.drafters.commit import ORDERS, THRESHOLDS, commit_counts
 from profiler.noise import Uniforms
 from profiler.sampling import Sampling, draw, permitted_logits, probabilities
+from profiler.streams import Streams
 from profiler.training.data import MASK_ID, TOKEN_IDS
-from tests.profiler.scripted import FALSE_ALARM, TableModel, counting, p_value, prompt_ids, uniform_p_value
+from tests.profiler import scripted
+from tests.profiler import tiny_checkpoints as tiny
+from tests.profiler.drafters.checks import LOSSLESS, PROMPT
+from tests.profiler.scripted import (
+    FALSE_ALARM,
+    TableModel,
+    counting,
+    masked_drafter,
+    p_value,
+    prompt_ids,
+    uniform_p_value,
+)
 
 BLOCK = 8
 BANNED = torch.arange(len(TOKEN_IDS)) == MASK_ID
@@ -35,7 +50,7 @@ def no_gradients():
 
 def drafter_of(model, **settings):
     defaults = {"sampling": Sampling(), "order": "left_to_right", "shifted": True, "causal_prefix": True}
-    return MaskedDrafter(model, mask_id=MASK_ID, banned=BANNED, **(defaults | settings))
+    return masked_drafter(model, mask_id=MASK_ID, banned=BANNED, **(defaults | settings))
 
 
 @pytest.fixture
@@ -49,7 +64,7 @@ def prefix(pair):
 
 
 def noise(seed, effort, block=BLOCK):
-    return Uniforms(torch.rand(effort, block, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    return scripted.noise(seed, effort, block)
 
 
 def fresh_probs(model, prefix, slots, *, shifted=True, causal_prefix=True, sampling=Sampling()):  # noqa: B008 - frozen
@@ -76,7 +91,7 @@ def test_every_slot_is_committed_once_in_as_many_passes_as_asked(tiny_pair, orde
 
     assert draft.passes == model.forward.calls
     assert draft.commit_step.bincount(minlength=effort).tolist() == (
-        commit_counts(BLOCK, effort) if order != "confidence" else [1] * (effort - 1) + [BLOCK - effort + 1]
+        commit_counts(BLOCK, effort) if order not in THRESHOLDS else [1] * (effort - 1) + [BLOCK - effort + 1]
     )
     assert MASK_ID not in draft.tokens.tolist()
     assert draft.probs.shape == (BLOCK, len(TOKEN_IDS))
@@ -172,7 +187,7 @@ def test_values_decide_what_order_confidence_commits_so_its_recorded_q_is_not_th
 
 @pytest.mark.parametrize("slot", [0, 5])
 def test_tokens_of_one_slot_follow_its_distribution(pair, model, prefix, slot):
-    drafter = drafter_of(model, sampling=pair.drafter.sampling)
+    drafter = drafter_of(model, sampling=pair.drafter.canvas.sampling)
     drafts = [drafter.draft(prefix, block=BLOCK, effort=1, noise=noise(seed, 1)) for seed in range(600)]
 
     counts = torch.stack([draft.tokens[slot] for draft in drafts]).bincount(minlength=len(TOKEN_IDS))
@@ -237,7 +252,7 @@ def test_O24_logits_are_aligned_by_the_convention_of_the_model(shifted, tokens):
 
     words = {letter: torch.eye(5)[index] for index, letter in enumerate("ABCD")}
     rows = torch.stack([words["A"], *(words[letter] for letter in "ABCD")])
-    drafter = MaskedDrafter(
+    drafter = masked_drafter(
         Rows(torch.zeros(5, 5)),
         mask_id=4,
         banned=torch.arange(5) == 4,
@@ -247,7 +262,7 @@ def test_O24_logits_are_aligned_by_the_convention_of_the_model(shifted, tokens):
         causal_prefix=False,
     )
 
-    draft = drafter.draft(torch.tensor([0]), block=4, effort=1, noise=Uniforms(torch.full((1, 4), 0.5)))
+    draft = drafter.draft(torch.tensor([0]), block=4, effort=1, noise=Uniforms(torch.full((1, 4), 0.5), torch.zeros(4)))
 
     assert ["ABCD"[token] for token in draft.tokens] == tokens
 
@@ -321,3 +336,95 @@ def test_O11_nan_logits_reach_the_recorded_distribution(tiny_pair):
     draft = drafter.draft(torch.tensor([5]), block=4, effort=1, noise=noise(0, 1, 4))
 
     assert draft.probs.isnan().any(-1).tolist() == [False, False, True, False]
+
+
+@pytest.fixture(scope="module")
+def dream(tmp_path_factory):
+    """A pair whose drafter is built, set up and named as Dream is."""
+    path = tiny.pair_file(
+        tmp_path_factory.mktemp("dream"),
+        """
+        family = "masked"
+        order = "entropy"
+        schedule = "linear_time"
+        warped_scores = true
+        shifted = true
+        causal_prefix = false
+        temperature = 0.7
+        top_p = 0.95
+        """,
+        drafter=tiny.qwen2(seed=1),
+        verifier=tiny.qwen2(seed=2),
+        block_size=0,
+        mask=True,
+    )
+    tiny.name_own_code(path.parent / "drafter", "Dream", mask_token_id=tiny.MASK_ID)
+    return pairs.load(str(path), device="cpu")
+
+
+def test_a_dream_checkpoint_is_loaded_by_the_native_class_to_the_bit(dream):
+    model = tiny.qwen2(seed=1)
+
+    assert type(dream.drafter.model) is type(model)
+    assert all(torch.equal(*both) for both in zip(dream.drafter.model.parameters(), model.parameters(), strict=True))
+
+
+def test_a_dream_draft_is_what_its_own_sampler_would_do(dream):
+    """Written out after its description: all see all, rows shifted by one, entropy of the warped distributions."""
+    effort, block = 3, 12
+    uniforms = noise(0, effort, block)
+    draft = dream.drafter.draft(torch.tensor(PROMPT), block=block, effort=effort, noise=uniforms)
+
+    model, slots, left = dream.drafter.model, torch.full((block,), tiny.MASK_ID), [3, 4, 5]
+    banned, sampling = torch.arange(tiny.SIZE) == tiny.MASK_ID, Sampling(temperature=0.7, top_p=0.95)
+    for step, count in enumerate(left):
+        canvas = torch.cat([torch.tensor(PROMPT), slots])
+        mask = torch.zeros(1, 1, len(canvas), len(canvas))
+        rows = model(input_ids=canvas[None], attention_mask=mask, use_cache=False).logits[0]
+        probs = probabilities(permitted_logits(torch.cat([rows[:1], rows[:-1]])[len(PROMPT) :], banned), sampling)
+        entropies = [-sum(x * math.log(x) for x in row if x) for row in probs.double().tolist()]
+        masked = [slot for slot in range(block) if slots[slot] == tiny.MASK_ID]
+        now = sorted(masked, key=lambda slot: (round(entropies[slot], 6), slot))[:count]
+        assert (draft.commit_step == step).nonzero()[:, 0].tolist() == sorted(now)
+        torch.testing.assert_close(draft.probs[now], probs[now], rtol=0, atol=PASS_TOLERANCE)
+        slots[now] = draft.tokens[now]
+    assert torch.equal(slots, draft.tokens)
+
+
+def test_a_dream_draft_fills_the_remaining_canvas(dream):
+    endless = dataclasses.replace(dream, stop_ids=frozenset())
+    rounds = list(decode(endless, PROMPT, effort=2, rule=LOSSLESS, streams=Streams(seed=0, request=0), token_limit=9))
+
+    lengths = [len(each.tokens) for each in rounds]
+    assert [each.drafted for each in rounds] == [9 - sum(lengths[:index]) for index in range(len(rounds))]
+
+
+def test_warped_scores_tell_apart_what_untempered_ones_do_not():
+    """A sure slot after an unsure one, both of which a greedy drafter makes certain."""
+    canvas = {"mask_id": 2, "banned": torch.zeros(3, dtype=torch.bool), "order": "entropy"}
+
+    def first(warped):
+        rows = torch.tensor([[0.45, 0.45, 0.1], [0.8, 0.1, 0.1]]).log()
+        filled = Canvas(**canvas, sampling=Sampling(temperature=0.0), warped_scores=warped).denoise(
+            lambda slots: rows, block=2, effort=2, noise=noise(0, 2, 2)
+        )
+        return filled.commit_step.tolist()
+
+    assert first(warped=False) == [1, 0]
+    assert first(warped=True) == [0, 1]  # both are certain, and the leftmost comes first
+
+
+def test_O22_the_mask_token_is_banned_before_anything_is_drawn():
+    canvas = Canvas(mask_id=2, banned=torch.arange(3) == 2, sampling=Sampling(temperature=1.0), order="left_to_right")
+    logits = torch.tensor([[1.0, 0.0, 3.0]])
+    draft = canvas.denoise(lambda slots: logits, block=1, effort=1, noise=noise(0, 1, 1))
+
+    assert draft.probs[0].tolist() == pytest.approx([0.7310585786, 0.2689414214, 0.0])
+
+
+@pytest.mark.parametrize(("name", "value"), [("order", "random"), ("schedule", "cosine")])
+def test_a_canvas_refuses_unknown_settings_with_the_known_ones(name, value):
+    settings = {"mask_id": 2, "banned": torch.arange(3) == 2, "sampling": Sampling(), "order": "entropy"}
+
+    with pytest.raises(ValueError, match=rf"`{name}` must be one of .*, got '{value}'"):
+        Canvas(**settings | {name: value})

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from profiler.drafters.masked import MaskedDrafter
 from profiler.sampling import Sampling, permitted_logits
 from profiler.training import drafter as training
 from profiler.training.data import MASK_ID, TOKEN_IDS, batches
 from profiler.training.drafter import denoising_loss
+from tests.profiler.scripted import masked_drafter
 
 SIZE, BLOCKS = 8, training._BLOCKS
 PASS_TOLERANCE = 2e-4
@@ -178,14 +178,14 @@ def test_clean_tokens_from_the_anchor_on_are_hidden_from_the_block(batch, laid_o
 
 
 def test_training_shows_a_block_what_the_drafter_shows_it(batch, laid_out, model):
-    """The logits of a block in the training layout are those of `MaskedDrafter` at the same prefix and slots."""
+    """The logits of a block in the training layout are those of the masked drafter at the same prefix and slots."""
     width = batch.tokens.shape[1]
     tokens, positions = blocks_of(laid_out, batch)
     logits = logits_of(model, laid_out.tokens, laid_out)[:, width:].unflatten(1, (BLOCKS, SIZE + 1))
     banned = torch.arange(len(TOKEN_IDS)) == MASK_ID
     for row in range(4):
         for block in range(BLOCKS):
-            drafter = MaskedDrafter(
+            drafter = masked_drafter(
                 model,
                 mask_id=MASK_ID,
                 banned=banned,
