@@ -59,7 +59,7 @@ def load(
         banned = banned_ids(drafter_tokenizer, tokenizer)
     mask = mask_id(checkpoints.config(spec.drafter), drafter_tokenizer) if spec.drafter.uses_mask else None
     if mask is not None:
-        banned[mask] = True
+        banned[mask : mask + 1] = True  # nothing where both tokenizers end before it
     _require_rows(spec, checkpoints, banned)
     banned = banned.to(target)
     model = checkpoints.model(spec.verifier)

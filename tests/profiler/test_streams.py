@@ -35,7 +35,7 @@ def test_O06_every_part_of_the_key_counts():
     }
 
     distinct = {tuple(numbers.tolist()) for numbers in keys.values()}
-    assert len(distinct) == len(keys) == 108
+    assert len(distinct) == len(keys) == 135
 
 
 def test_rounds_do_not_overlap_even_in_long_blocks():

@@ -11,7 +11,6 @@ from profiler import sampling, tasks
 from profiler.decode import decode
 from profiler.drafters.commit import ORDERS, Order
 from profiler.drafters.draft import Draft
-from profiler.drafters.masked import MaskedDrafter
 from profiler.noise import Gumbel, Uniforms
 from profiler.pairs import Pair
 from profiler.sampling import Sampling
@@ -22,6 +21,7 @@ from tests.profiler.scripted import (
     FALSE_ALARM,
     MarkovVerifier,
     OneStepDrafter,
+    masked_drafter,
     p_value,
     pair_of,
     prompt_ids,
@@ -84,14 +84,14 @@ def plain(embedded_pair: Pair) -> list[Plain]:
 
 def with_drafter(pair: Pair, *, order: Order, block: int = 8, **settings: object) -> Pair:
     """The pair with another commit order and block size."""
-    drafter = MaskedDrafter(
+    drafter = masked_drafter(
         pair.drafter.model,
         mask_id=pair.tokenizer.mask_token_id,
         banned=torch.arange(pair.vocabulary_size) == pair.tokenizer.mask_token_id,
         order=order,
         shifted=True,
         causal_prefix=True,
-        **({"sampling": pair.drafter.sampling} | settings),
+        **({"sampling": pair.drafter.canvas.sampling} | settings),
     )
     return dataclasses.replace(pair, drafter=drafter, spec=dataclasses.replace(pair.spec, block_size=block))
 

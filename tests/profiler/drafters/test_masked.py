@@ -340,7 +340,7 @@ def test_O11_nan_logits_reach_the_recorded_distribution(tiny_pair):
 
 @pytest.fixture(scope="module")
 def dream(tmp_path_factory):
-    """A pair whose drafter is built, set up and named as Dream is."""
+    """A pair whose drafter is built, set up and named as Dream is; both tokenizers end before its mask token."""
     path = tiny.pair_file(
         tmp_path_factory.mktemp("dream"),
         """
@@ -356,7 +356,6 @@ def dream(tmp_path_factory):
         drafter=tiny.qwen2(seed=1),
         verifier=tiny.qwen2(seed=2),
         block_size=0,
-        mask=True,
     )
     tiny.name_own_code(path.parent / "drafter", "Dream", mask_token_id=tiny.MASK_ID)
     return pairs.load(str(path), device="cpu")
@@ -367,6 +366,7 @@ def test_a_dream_checkpoint_is_loaded_by_the_native_class_to_the_bit(dream):
 
     assert type(dream.drafter.model) is type(model)
     assert all(torch.equal(*both) for both in zip(dream.drafter.model.parameters(), model.parameters(), strict=True))
+    assert dream.drafter.canvas.mask_id == dream.vocabulary_size == tiny.MASK_ID
 
 
 def test_a_dream_draft_is_what_its_own_sampler_would_do(dream):
@@ -376,7 +376,7 @@ def test_a_dream_draft_is_what_its_own_sampler_would_do(dream):
     draft = dream.drafter.draft(torch.tensor(PROMPT), block=block, effort=effort, noise=uniforms)
 
     model, slots, left = dream.drafter.model, torch.full((block,), tiny.MASK_ID), [3, 4, 5]
-    banned, sampling = torch.arange(tiny.SIZE) == tiny.MASK_ID, Sampling(temperature=0.7, top_p=0.95)
+    banned, sampling = torch.zeros(tiny.MASK_ID, dtype=torch.bool), Sampling(temperature=0.7, top_p=0.95)
     for step, count in enumerate(left):
         canvas = torch.cat([torch.tensor(PROMPT), slots])
         mask = torch.zeros(1, 1, len(canvas), len(canvas))

@@ -36,9 +36,9 @@ def tokenizer_of(*words, mask=None, eos=None):
 def test_a_loaded_pair_has_what_its_description_says(pair):
     assert pair.vocabulary_size == len(TOKEN_IDS)
     assert pair.stop_ids == {TOKEN_IDS["<eos>"]}
-    assert pair.drafter.order == pair.spec.drafter.order
+    assert pair.drafter.canvas.order == pair.spec.drafter.order
     assert pair.verifier.sampling == pair.spec.verifier.sampling
-    assert pair.drafter.sampling == pair.spec.drafter.sampling
+    assert pair.drafter.canvas.sampling == pair.spec.drafter.sampling
     assert {next(model.parameters()).dtype for model in (pair.drafter.model, pair.verifier.model)} == {torch.float32}
     assert not pair.verifier.model.training
     assert not pair.drafter.model.training
