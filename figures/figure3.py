@@ -49,6 +49,21 @@ def draw_acceptance(prediction: Prediction) -> Figure:
     return figure
 
 
+def draw_throughput(prediction: Prediction, *, bound: str = "") -> Figure:
+    """Panel (c) alone: throughput of each effort; `bound` names the device whose roofline gave the times, if one did.
+
+    Times that are lower bounds make it an upper one, and the panel says so.
+    """
+    figure, (axis,) = style.new_figure(1, 1, width=5)
+    label = f"{_SPEED}, upper bound" if bound else _SPEED
+    _lines(axis, prediction.effort, prediction.agreement, prediction.tokens_per_second, label)
+    if bound:
+        axis.set_title(f"bound by the roofline of {bound}, not measured")
+    axis.set_yscale("log")
+    axis.legend(title="effort")
+    return figure
+
+
 def _lines(axis: Axes, efforts: Numbers, x: Numbers, y: Numbers, label: str, *, error: Numbers | None = None) -> None:
     """One line per effort, in the order of agreement."""
     colours, markers = style.effort_colours(efforts), style.effort_markers(efforts)

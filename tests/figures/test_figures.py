@@ -12,7 +12,7 @@ from tests.recordings import make_requests, make_rounds
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration, calibrate, without_divergence
 from theory.measurements import Measurements, measure
-from theory.prediction import predict
+from theory.prediction import predict, predict_divergence
 from theory.rounds import Rounds
 
 RULES = [LinearAcceptance(leniency=value) for value in (0.0, 0.5, 1.0)]
@@ -71,6 +71,19 @@ def test_figure3_draws_the_line_of_theorem_1(calibration: Calibration) -> None:
 
     np.testing.assert_allclose(line.get_xdata(), [0.5, 0.75, 1.0])
     np.testing.assert_allclose(line.get_ydata(), [1.0, 0.75, 0.5])
+
+
+def test_figure3_calls_a_bound_a_bound() -> None:
+    prediction = predict_divergence({1: 0.5, 2: 0.25}, RULES, block_size=8, round_seconds={1: 0.1, 2: 0.2})
+    (bounded,) = figure3.draw_throughput(prediction, bound="H200 SXM").axes
+    (measured,) = figure3.draw_throughput(prediction).axes
+
+    assert bounded.get_title() == "bound by the roofline of H200 SXM, not measured"
+    assert "upper bound" in bounded.get_ylabel()
+    assert "bound" not in measured.get_title() + measured.get_ylabel()
+    np.testing.assert_allclose(
+        np.sort(bounded.containers[0][0].get_ydata()), np.sort(prediction.tokens_per_second[prediction.effort == 1])
+    )
 
 
 def test_figure4_fills_the_frontier_and_hollows_the_rest(measurements: Measurements) -> None:
