@@ -12,6 +12,7 @@ from figures.report.page import NOT_TIMED, Section, drawing, interval, number, t
 from theory.calibration import Calibration
 from theory.rounds import Rounds
 
+SHOWN_ENTRIES = 8
 GUARANTEES = {
     "joint": "joint: lossless text has the verifier's law to the letter.",
     "first_token": "first_token: only the first token of a round has the verifier's law; a later one that was "
@@ -119,8 +120,16 @@ def _flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, s
         if isinstance(value, Mapping):
             facts += _flattened(value, f"{prefix}{name}.")
         else:
-            facts.append((f"{prefix}{name}", ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+            facts.append((f"{prefix}{name}", _short(value)))
     return facts
+
+
+def _short(value: object) -> str:
+    """A value in words; of a long list, such as the prompts, its length and where it begins."""
+    if not isinstance(value, list):
+        return str(value)
+    shown = ", ".join(map(str, value[:SHOWN_ENTRIES]))
+    return shown if len(value) <= SHOWN_ENTRIES else f"{len(value)} of them: {shown}, …"
 
 
 def _range(recorded: tuple[int, int]) -> str:

@@ -28,6 +28,7 @@ from theory.rounds import Rounds
 IDENTITY: dict[str, Any] = {
     "settings": {
         "command": "calibrate",
+        "prompts": list(range(12)),
         "pair": {"name": "toy", "description": "A toy.", "efforts": [1, 2]},
         "seed": 0,
     },
@@ -149,6 +150,7 @@ def test_the_page_holds_the_recording_and_the_sweep(html: str, folders: tuple[Pa
     assert "without: one rate for all positions" in shown
     assert str(folders[1].resolve()) in reader.text
     assert "abc" in reader.text, "the commit"
+    assert "12 of them: 0, 1, 2, 3, 4, 5, 6, 7, …" in reader.text, "the prompts"
 
 
 def test_the_answer_is_what_the_model_that_assumes_least_recommends(html: str, folders: tuple[Path, Path]) -> None:
