@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tyro
 
-from figures import cactus, figure3, figure4, figure6, style
+from figures import cactus, figure3, figure4, figure6, rules, style
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration
 from theory.measurements import Measurements
@@ -21,7 +21,7 @@ from theory.rounds import Rounds
 
 @dataclass(frozen=True)
 class Settings:
-    """Draw figures 3, 4 and 6, and what Cactus spends, as PNG files."""
+    """Draw figures 3, 4 and 6, what Cactus's Taylor variant spends, and where rules deviate, as PNG files."""
 
     calibration: tyro.conf.Positional[Path]
     """Run folder of `python -m profiler.calibrate`."""
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
-    drawn["cactus"] = cactus.draw()
+    drawn |= {"cactus": cactus.draw(), "rules": rules.draw(rounds)}
     if calibration.latency is not None:
         drawn["figure6"] = figure6.draw(rounds, calibration.latency)
     for name, figure in drawn.items():

@@ -70,7 +70,7 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
     probability = np.where(rounds.proposed, tests_ratio(rule).probability(rounds.p_drafted, rounds.q_drafted), 0.0)
     survival = np.concatenate([np.ones((len(rounds), 1)), np.cumprod(probability, axis=1)], axis=1)
     last = np.where(rounds.eos_slot < 0, rounds.drafted, rounds.eos_slot) if cut else rounds.drafted
-    tested = rounds.proposed & (rounds.slot <= last[:, None])
+    tested = rounds.before_stop if cut else rounds.proposed
     most = last if token_limit is None or not cut else np.minimum(last, _room(rounds, token_limit) - 1)
     appended = rounds.slot < most[:, None]
     return Replay(

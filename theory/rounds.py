@@ -80,10 +80,15 @@ class Rounds(Table):
         return self.slot < self.drafted[:, None]
 
     @property
+    def before_stop(self) -> NDArray[np.bool_]:
+        """Drafted slots up to the first stop token, which is one of them, (N, B)."""
+        last = np.where(self.eos_slot < 0, self.drafted, self.eos_slot)
+        return self.proposed & (self.slot <= last[:, None])
+
+    @property
     def reached(self) -> NDArray[np.bool_]:
         """Slots that the acceptance test reached, (N, B): up to the first rejection, not past a drafted stop token."""
-        last = np.where(self.eos_slot < 0, self.accepted, np.minimum(self.accepted, self.eos_slot))
-        return self.proposed & (self.slot <= last[:, None])
+        return self.before_stop & (self.slot <= self.accepted[:, None])
 
     def constraints(self) -> Iterator[Constraint]:
         """Yield what must hold in every round."""

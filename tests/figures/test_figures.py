@@ -140,6 +140,7 @@ def test_the_command_draws_what_the_run_folders_hold(
         "figure3.png",
         "figure4.png",
         "figure6.png",
+        "rules.png",
     ]
 
 
