@@ -17,6 +17,7 @@ from profiler.noise import Noise, Uniforms
 from profiler.pairs.families import DrafterSpec, ModelSpec
 from profiler.pairs.pair import Pair
 from profiler.pairs.spec import PairSpec, TaskSpec
+from theory.law_check import g_test
 from theory.proposition2 import Exactness
 
 FALSE_ALARM = 1e-6
@@ -27,16 +28,9 @@ QUESTION = "Ann has 1 2 pens . She buys 3 packs of 4 pens . How many pens does s
 
 
 def p_value(counts: ArrayLike, law: ArrayLike) -> float:
-    """Of a chi-square test; cells that expect fewer than 5 are merged. 0 where something impossible happened."""
-    counts, law = np.asarray(counts, dtype=float), np.asarray(law, dtype=float)
-    if counts[law == 0].any():
-        return 0.0
-    expected = law / law.sum() * counts.sum()
-    rare = expected < 5
-    observed = np.append(counts[~rare], counts[rare].sum())
-    expected = np.append(expected[~rare], expected[rare].sum())
-    kept = expected > 0
-    return float(stats.chisquare(observed[kept], expected[kept]).pvalue)
+    """Of a G-test; cells that expect few draws are merged. 0 where something impossible happened."""
+    target = np.asarray(law, dtype=float).reshape(-1)
+    return float(g_test(np.asarray(counts).reshape(-1), target / target.sum()))
 
 
 def uniform_p_value(probs: torch.Tensor, tokens: torch.Tensor, seed: int = 0) -> float:
