@@ -1,6 +1,7 @@
 """The mathematics of diffusion drafting, from recorded rounds to a predicted frontier, without a deep-learning library.
 
 The modules read from the bottom up: distances, acceptance, proposition1 (the paper's formulas on arrays of any kind);
+theorem1, law_check, proposition2, toys, mistakes (what verification keeps, and how a check finds that it does not);
 estimates, strict_json, tables (uncertainty and files); rounds, latency, calibration, prediction, frontier,
 measurements, comparison, planner (from a recording to a recommendation).
 """

@@ -265,7 +265,7 @@ def test_tokens_of_real_networks_show_the_drafters_law(pair, rule):
 
 
 def test_one_and_two_tokens_of_the_embedded_pair_follow_the_verifiers_law(embedded_pair):
-    draws, size, prompt = 300, embedded_pair.vocabulary_size, prompt_ids(embedded_pair)
+    draws, size, prompt = 400, embedded_pair.vocabulary_size, prompt_ids(embedded_pair)
     counts = np.zeros((size, size))
     for request in range(draws):
         streams = Streams(seed=0, request=request)

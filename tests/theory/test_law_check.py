@@ -60,6 +60,11 @@ class TestStatistic:
         assert (found @ target * 1000 >= law_check.LEAST_EXPECTED * (1 - 1e-12)).all()
         assert found.sum(axis=0).tolist() == (target > 0).astype(float).tolist(), "each outcome is in one cell"
 
+    def test_outcomes_that_are_too_rare_join_the_rarest_common_one(self):
+        found = law_check._cells(np.array([0.5, 0.3, 0.195, 0.005]), 1000)
+
+        assert found.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]]
+
     @pytest.mark.parametrize(
         "target", [[0.3, 0.3, 0.4], [0.05, 0.05, 0.9], [0.02, 0.3, 0.68], [0.02, 0.02, 0.96], [0.015, 0.005, 0.98]]
     )
@@ -128,6 +133,7 @@ class TestDetectableDistance:
         target, wrong = np.array([0.5, 0.5, 0.0]), np.array([0.4999, 0.4999, 0.0002])
 
         assert law_check.power(wrong, target, 10_000) == pytest.approx(1 - 0.9998**10_000, abs=1e-5)
+        assert law_check.power(np.array([0.3, 0.6, 0.1]), target, 10_000) == 1
 
 
 class TestCheck:
@@ -233,6 +239,18 @@ class TestSamplers:
     )
     def test_O02_O03_O04_O06_emitted_laws(self, name, law):
         np.testing.assert_allclose(self.law(name), law, atol=0.004)  # 5 standard errors of 400,000 draws
+
+    def test_O06_one_uniform_number_is_the_draft_the_test_and_the_replacement(self):
+        """Every number of a fine grid, by a loop over the definition."""
+        p, q = [0.05, 0.25, 0.4, 0.3], [0.7, 0.2, 0.05, 0.05]
+        excess = [max(a - b, 0) for a, b in zip(p, q, strict=True)]
+        expected = np.zeros(4)
+        for uniform in (np.arange(20_000) + 0.5) / 20_000:
+            y = int(np.searchsorted(np.cumsum(q), uniform))
+            rejected = uniform >= p[y] / q[y]
+            expected[np.searchsorted(np.cumsum(excess) / sum(excess), uniform) if rejected else y] += 1 / 20_000
+
+        np.testing.assert_allclose(self.law("one uniform number"), expected, atol=0.004)
 
     def test_O05_exact_match_accepts_too_little_and_emits_the_target(self):
         outcomes = self.law("exact match").reshape(2, 3)
