@@ -77,6 +77,10 @@ def test_trajectories_are_complete_and_carry_what_was_drawn_from(order, effort):
     assert found.commit_step.max() <= min(effort, 3) - 1
 
 
+def test_steps_share_the_slots():
+    assert [commit_counts(*case) for case in ((3, 1), (3, 2), (8, 3), (4, 4))] == [[3], [2, 1], [3, 3, 2], [1] * 4]
+
+
 def test_a_denoiser_gives_the_same_laws_again_and_others_elsewhere():
     denoiser = random_denoiser(np.random.default_rng(3), 2)
 
