@@ -95,6 +95,10 @@ def test_an_error_below_the_spread_says_nothing():
     assert errors.measured == pytest.approx([9.6])
     assert errors.spread == pytest.approx(1.959964 * measurements.tokens_per_second_se / 9.6)
     assert 0.3 < errors.spread[0] < 0.5
+    for factor, spread in ((1.1, errors.spread[0]), (1.9, 0.9)):
+        again = replace(measurements, tokens_per_second=factor * measurements.tokens_per_second)
+        repeated = compare(near, measurements, repeat=again).tokens_per_second
+        assert repeated.spread == pytest.approx([spread]), "the larger of the two"
     assert errors.within_spread.tolist() == [True]
     assert compare(far, measurements).tokens_per_second.within_spread.tolist() == [False]
 

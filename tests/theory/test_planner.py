@@ -51,6 +51,18 @@ def test_the_fastest_configuration_within_a_limit(name, limit, caution):
         assert f"effort {best.runner_up.effort}" in best.reason
 
 
+def test_a_ceiling_holds_at_the_slow_end():
+    """At leniency 0 the fastest takes its 95 % interval around the ceiling: fast enough as estimated, not surely so."""
+    prediction = predict(paper_calibration(), linear(0))
+    row = int(np.argmin(prediction.seconds_per_request))
+    ceiling = (prediction.seconds_per_request[row] + prediction.seconds_per_request_high.min()) / 2
+
+    assert prediction.seconds_per_request[row] < ceiling < prediction.seconds_per_request_high.min()
+    assert recommend(prediction, maximum_seconds=ceiling, caution=0).effort == prediction.effort[row]
+    with pytest.raises(ValueError, match="`maximum_seconds` must be within reach"):
+        recommend(prediction, maximum_seconds=ceiling)
+
+
 def test_without_limits_the_fastest_of_all():
     prediction = predict(paper_calibration(), GRID)
 

@@ -76,6 +76,15 @@ def test_a_mixture_lies_on_the_hull_between_two_settings():
     assert mixture.gain == pytest.approx(2 / 1.5 - 1)
 
 
+def test_tokens_share_time_and_not_speed():
+    """Half the tokens at 100 and half at 300 a second make 150 a second, not 200: 170 for all of them is faster."""
+    mixture = recommend_mixture(cells([1, 0.9, 0.8], [100, 170, 300]), minimum_agreement=0.9)
+    (only,) = mixture.classes["all"]
+
+    assert only.setting.rule == "linear:0.5"
+    assert mixture.tokens_per_second == pytest.approx(170)
+
+
 def test_a_mixture_is_never_slower_than_the_best_single_setting():
     prediction = predict(paper_calibration(), linear(*np.linspace(0, 1, 6)))
     for floor in np.linspace(0.6, 1, 9):
