@@ -60,7 +60,7 @@ def raise_within(p: Array, budget: Array | float, cost: Cost = kullback_leibler)
     ----------
     p
         Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. A subnormal
-        one, below 2.2e-308, counts as 0.
+        one, below 2.2e-308, counts as 0, and so small a rise is none.
     budget
         δ >= 0 in units of the divergence, broadcast against ``p``.
     cost
@@ -76,19 +76,18 @@ def raise_within(p: Array, budget: Array | float, cost: Cost = kullback_leibler)
     limits = xp.finfo(xp.float64)
     inside = (wide >= limits.smallest_normal) & (wide < 1)
     start = xp.where(inside, wide, 0.5)
-    low = xp.clip(start * (limits.eps / 8), limits.smallest_normal)
-    high = 1 - start
+    least, rest = xp.clip(start * (limits.eps / 8), limits.smallest_normal), 1 - start
 
     def within(rise: Array) -> Array:
         return cost(rise, start) + cost(-rise, 1 - start) <= budget
 
-    whole = within(high)
+    low, high = least, rest
     for step in range(GEOMETRIC_STEPS + ARITHMETIC_STEPS):
         middle = xp.sqrt(low) * xp.sqrt(high) if step < GEOMETRIC_STEPS else (low + high) / 2
         enough = within(middle)
         low, high = xp.where(enough, middle, low), xp.where(enough, high, middle)
-    gamma = xp.where(whole, 1.0, xp.clip(start + low, None, 1 - limits.eps / 2))
-    return xp.astype(xp.where(inside & (budget > 0), gamma, wide), p.dtype)
+    gamma = xp.where(within(rest), 1.0, xp.clip(start + low, None, 1 - limits.eps / 2))
+    return xp.astype(xp.where(inside & (budget > 0) & within(least), gamma, wide), p.dtype)
 
 
 def _log_ratio(rise: Array, p: Array, at_zero: float) -> Array:

@@ -213,11 +213,12 @@ def emitted_law(rule: VerificationRule, p: Array, q: Array) -> Array:
     It needs ``V`` times the memory of ``p``.
     """
     xp = array_namespace(p, q)
-    drafted = xp.arange(p.shape[-1], device=device(p))
+    leading = max(p.ndim, q.ndim) - 1
+    drafted = xp.reshape(xp.arange(p.shape[-1], device=device(p)), (-1, *(1,) * leading))
     accepted = q * rule.probability(p, q)
-    rejected = (q - accepted)[..., None]
-    replacement = rule.residual(p[..., None, :], q[..., None, :], drafted)
-    return accepted + xp.sum(xp.where(rejected > 0, rejected * replacement, 0.0), axis=-2)
+    rejected = xp.moveaxis(q - accepted, -1, 0)[..., None]
+    replacement = xp.where(rejected > 0, rejected * rule.residual(p, q, drafted), 0.0)
+    return accepted + xp.sum(replacement, axis=0)
 
 
 def efficiency(rule: VerificationRule, p: Array, q: Array) -> Array:

@@ -13,6 +13,7 @@ from theory.acceptance import raised_probability, raised_probability_taylor
 from theory.divergence_budget import raise_within
 
 EPS = np.finfo(float).eps
+TINY = 2 * np.finfo(float).smallest_normal
 REACH = 4 * EPS  # rounding of γ, and of a divergence where its slope is smallest
 CONVEX = {
     "kullback_leibler": lambda t: t * mp.log(t) if t else mpf(0),
@@ -29,6 +30,7 @@ budgets = strategies.budgets | st.floats(-300, 0).map(lambda exponent: 10**expon
 @by_name
 @given(p=strategies.all_magnitudes, budget=budgets)
 @example(p=1e-300, budget=50.0)
+@example(p=1e-300, budget=5e-324)
 @example(p=2**-53, budget=1e-300)
 @example(p=1 - 2**-53, budget=50.0)
 def test_the_budget_runs_out_within_rounding_of_the_result(name, p, budget):
@@ -39,9 +41,11 @@ def test_the_budget_runs_out_within_rounding_of_the_result(name, p, budget):
         def spent(raised):
             return exact * CONVEX[name](raised / exact) + (1 - exact) * CONVEX[name]((1 - raised) / (1 - exact))
 
+        reach = mpf(REACH) * gamma + mpf(TINY)
+
         assert p <= gamma <= 1
-        assert spent(max(gamma * (1 - mpf(REACH)), exact)) <= budget
-        assert gamma == 1 or spent(min(gamma * (1 + mpf(REACH)), mpf(1))) >= budget
+        assert spent(max(gamma - reach, exact)) <= budget
+        assert gamma == 1 or spent(min(gamma + reach, mpf(1))) >= budget
         assert gamma < 1 or spent(mpf(1)) <= budget * (1 + REACH)
 
 

@@ -266,14 +266,29 @@ class TestEveryRule:
 
         assert float(efficiency(LinearAcceptance(leniency=0), p, q)) == 1
 
-    @pytest.mark.parametrize("rule", [LinearAcceptance(leniency=0.3), CactusAcceptance(budget=0.5), ExactMatch()])
-    def test_leading_axes_and_libraries(self, xp: ModuleType, rule):
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda raised: LinearAcceptance(leniency=0.3),
+            lambda raised: CactusAcceptance(budget=0.5),
+            lambda raised: ExactMatch(),
+            lambda raised: VerifierReplacement(),
+            lambda raised: RaiseAndRescale(raised=raised),
+        ],
+    )
+    def test_leading_axes_and_libraries(self, xp: ModuleType, make):
         rng = np.random.default_rng(4)
         p, q = rng.dirichlet(np.ones(5), (2, 3)), rng.dirichlet(np.ones(5), (2, 3))
-        law = np.asarray(emitted_law(rule, xp.asarray(p), xp.asarray(q)))
-        score = np.asarray(efficiency(rule, xp.asarray(p), xp.asarray(q)))
+        raised = np.sqrt(p)
+        law = np.asarray(emitted_law(make(xp.asarray(raised)), xp.asarray(p), xp.asarray(q)))
+        score = np.asarray(efficiency(make(xp.asarray(raised)), xp.asarray(p), xp.asarray(q)))
 
-        assert law.shape == (2, 3, 5)
+        one = np.asarray(emitted_law(make(xp.asarray(raised[0, 0])), xp.asarray(p[0, 0]), xp.asarray(q)))
+
+        assert law.shape == one.shape == (2, 3, 5)
         for place in np.ndindex(2, 3):
+            rule = make(raised[place])
             np.testing.assert_allclose(law[place], emitted_law(rule, p[place], q[place]), rtol=16 * EPS)
+            alone = emitted_law(make(raised[0, 0]), p[0, 0], q[place])
+            np.testing.assert_allclose(one[place], alone, rtol=16 * EPS)
             assert score[place] == pytest.approx(float(efficiency(rule, p[place], q[place])), rel=16 * EPS)
