@@ -62,10 +62,8 @@ def write(tmp_path):
 
 def test_a_shrunk_description_differs_in_its_token_limit_alone(write):
     name = "sdar-8b-qwen3-8b"
-    ours, theirs = (
-        tomllib.loads(write(name).read_text()),
-        tomllib.loads(Path(pairs.read(name).folder / f"{name}.toml").read_text()),
-    )
+    shipped = pairs.read(name).folder / f"{name}.toml"
+    ours, theirs = (tomllib.loads(path.read_text()) for path in (write(name), shipped))
 
     for task in theirs["task"]:
         task["token_limit"] = 20
