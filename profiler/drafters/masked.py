@@ -48,10 +48,10 @@ class MaskedDrafter:
         if not 1 <= effort <= block:
             raise ValueError(f"`effort` must lie in [1, {block}] for a block of {block} tokens, got {effort}")
         return self.canvas.denoise(
-            lambda slots: self._block_logits(prefix, slots), block=block, effort=effort, noise=noise
+            lambda slots: self.block_logits(prefix, slots), block=block, effort=effort, noise=noise
         )
 
-    def _block_logits(self, prefix: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    def block_logits(self, prefix: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
         """Raw logits (B, W) that predict the B `slots` after `prefix`, from one forward pass."""
         block = len(slots)
         canvas = torch.cat([prefix, slots])

@@ -196,7 +196,7 @@ def test_training_shows_a_block_what_the_drafter_shows_it(batch, laid_out, model
             )
             prefix = batch.tokens[row, : positions[row, block, 0] + 1]
             with torch.inference_mode():
-                served = drafter._block_logits(prefix, tokens[row, block, 1:])
+                served = drafter.block_logits(prefix, tokens[row, block, 1:])
 
             trained = permitted_logits(logits[row, block, :-1], banned)
             torch.testing.assert_close(

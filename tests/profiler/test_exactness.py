@@ -1,0 +1,221 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from profiler import exactness
+from profiler.decode import decode
+from profiler.sampling import Sampling
+from profiler.streams import Streams
+from tests.profiler.scripted import MarkovVerifier, OneStepDrafter, TableModel, masked_drafter, pair_of, prompt_ids
+from theory.acceptance import LinearAcceptance
+from theory.coupled import CoupledAcceptance, coupled_acceptance
+from theory.distances import overlap, total_variation
+from theory.proposition2 import text_law, verifier_law
+from theory.toys import ToyDrafter
+
+LOSSLESS, COUPLED = LinearAcceptance(leniency=0), CoupledAcceptance()
+MASK = 3
+VERIFIER = torch.tensor([[0.1, 0.6, 0.3, 0], [0.45, 0.15, 0.4, 0], [0.2, 0.5, 0.3, 0], [0, 0, 0, 1.0]])
+BEFORE = torch.tensor([[0.5, 0.3, 0.2, 0], [0.2, 0.5, 0.3, 0], [0.6, 0.1, 0.3, 0], [0.1, 0.2, 0.7, 0]])
+AFTER = torch.tensor([[3.0, 0, 0, 0], [0, 3.0, 0, 0], [0, 0, 3.0, 0], [0, 0, 0, 0]])
+
+
+class BothWays(TableModel):
+    """The logits of a slot depend on the tokens before and after it, so that a late slot can pull an early one."""
+
+    def forward(self, input_ids, *, logits_to_keep, **_):
+        outputs = super().forward(input_ids, logits_to_keep=input_ids.shape[1])
+        after = torch.cat([input_ids[:, 2:], input_ids[:, :2] * 0 + MASK], dim=1)
+        outputs.logits = (outputs.logits + AFTER[after])[:, -logits_to_keep:]
+        return outputs
+
+
+def masked(model, **settings):
+    size = len(model.table)
+    return masked_drafter(
+        model,
+        mask_id=size - 1,
+        banned=torch.arange(size) == size - 1,
+        sampling=Sampling(),
+        shifted=True,
+        causal_prefix=False,
+        **({"order": "left_to_right"} | settings),
+    )
+
+
+@pytest.fixture
+def scripted():
+    drafter = masked(BothWays((BEFORE + 1e-9).log()))
+    return pair_of(drafter, MarkovVerifier(VERIFIER), vocabulary_size=4, block_size=2)
+
+
+def enumerated_bias(start, order, effort):
+    """Total variation of two emitted tokens, by every trajectory of the drafter after the token `start`."""
+
+    def law(before, after):
+        logits = (BEFORE[before] + 1e-9).log() + AFTER[after]
+        return logits[:MASK].double().softmax(-1).numpy()
+
+    def denoiser(prefix, block):
+        last = (start, *prefix)[-1]
+        table = np.empty((4,) * block + (block, MASK))
+        for canvas in np.ndindex(table.shape[:block]):
+            row = [last, *canvas, MASK]
+            table[canvas] = [law(row[slot], row[slot + 2]) for slot in range(block)]
+        return table
+
+    verifier = [VERIFIER[start, :MASK].double().numpy(), VERIFIER[:MASK, :MASK].double().numpy()]
+    emitted = text_law(ToyDrafter(denoiser=denoiser, order=order, effort=effort), verifier, LOSSLESS, block_size=2)
+    return float(total_variation(emitted.ravel(), verifier_law(verifier).ravel()))
+
+
+def test_the_bias_is_the_enumerated_one_and_none_where_the_order_is_exact(scripted):
+    """After each of three prefixes: .08 to .09 for late slots first, nothing for one step or left to right."""
+    table = exactness.bias(
+        scripted, [[0], [1], [2]], orders=["left_to_right", "entropy"], efforts=[1, 2], draws=1500, seed=0
+    )
+
+    cells = zip(table.order.tolist(), table.effort.tolist(), strict=True)
+    expected = np.array([[enumerated_bias(start, *cell) for start in range(3)] for cell in cells])
+    assert list(zip(table.order, table.effort, strict=True)) == [
+        ("left_to_right", 1), ("left_to_right", 2), ("entropy", 1), ("entropy", 2)
+    ]  # fmt: skip
+    assert expected[:3].max() < 1e-6
+    assert expected[3].min() > 0.075
+    np.testing.assert_allclose(table.pair, expected, atol=0.025)
+    np.testing.assert_allclose(table.first, 0, atol=0.025)
+
+
+def test_commits_by_drawn_value_bias_the_first_token_and_the_second_is_not_told():
+    """The verifier is even. The drafter is sure of slot 1 and gives symbol 0 of slot 0 3/5; what it drew with more than
+    1/2 it keeps, so that symbol 1 gets a second chance alone: symbol 0 comes out with .7 instead of .5."""
+    table = torch.tensor([[0.6, 0.4, 0], [1.0, 0, 0], [1.0, 0, 0]])
+    drafter = masked(TableModel((table + 1e-9).log()), confidence=0.5)
+    verifier = MarkovVerifier(torch.tensor([[0.5, 0.5, 0]]).expand(3, -1))
+    pair = pair_of(drafter, verifier, vocabulary_size=3, block_size=2)
+
+    found = exactness.bias(pair, [[0]], orders=["confidence"], efforts=[1, 2], draws=1000, seed=0)
+
+    np.testing.assert_allclose(found.first, [[0], [0.2]], atol=0.03)
+    assert np.isnan(found.pair).tolist() == [[False], [True]]
+
+
+def test_bias_refuses_what_it_cannot_tell(scripted):
+    asked = {"orders": ["entropy"], "efforts": [2], "draws": 10, "seed": 0}
+
+    with pytest.raises(ValueError, match="`draws` must be at least 2, got 1"):
+        exactness.bias(scripted, [[0]], **(asked | {"draws": 1}))
+    other = replace(scripted, drafter=OneStepDrafter(BEFORE))
+    with pytest.raises(ValueError, match="`pair` must have a masked drafter, got OneStepDrafter"):
+        exactness.bias(other, [[0]], **asked)
+
+
+def test_own_laws_are_the_verifiers(scripted):
+    first, second = exactness.own_laws(scripted, [2])
+
+    np.testing.assert_allclose(first, VERIFIER[2], atol=1e-7)
+    np.testing.assert_allclose(second[:MASK], VERIFIER[:MASK], atol=1e-7)
+
+
+def test_an_order_is_changed_in_a_copy(tiny_pair):
+    changed = exactness.with_order(tiny_pair, "margin")
+
+    assert (changed.drafter.canvas.order, tiny_pair.drafter.canvas.order) == ("margin", "left_to_right")
+    assert changed.verifier is tiny_pair.verifier
+
+
+def test_prefixes_are_prompts_with_a_part_of_the_verifiers_own_answer(tiny_pair):
+    pair = replace(tiny_pair, stop_ids=frozenset())
+    prompts = [prompt_ids(pair)[:length] for length in (4, 7, 9)]
+
+    prefixes = exactness.random_prefixes(pair, prompts, seed=5)
+
+    for request, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True)):
+        streams = Streams(seed=5, request=request)
+        alone = [
+            token
+            for each in decode(pair, prompt, effort=0, rule=COUPLED, streams=streams, token_limit=24)
+            for token in each.tokens
+        ]
+        assert prefix[: len(prompt)] == prompt
+        assert prefix[len(prompt) :] == alone[: len(prefix) - len(prompt)]
+        assert len(prefix) <= len(prompt) + 22
+    assert len({len(prefix) - len(prompt) for prompt, prefix in zip(prompts, prefixes, strict=True)}) > 1
+
+
+@pytest.mark.parametrize(("order", "effort"), [("left_to_right", 1), ("left_to_right", 4), ("margin", 1)])
+def test_exact_drafts_are_accepted_at_reached_slots_as_both_formulas_say(tiny_pair, order, effort):
+    """Given what came before it, a reached slot is accepted with its chance, so that the sum of the differences is a
+    martingale: within 4.9 standard deviations but for a false alarm in 1e6."""
+    pair = exactness.with_order(replace(tiny_pair, stop_ids=frozenset()), order)
+
+    for rule, name in ((LOSSLESS, "ratio_chance"), (COUPLED, "coupled_chance")):
+        surplus, deviation = accepted_beyond(pair, name, effort=effort, rule=rule)
+        assert abs(surplus) < 4.9 * deviation
+
+
+class Apart(Streams):
+    """The verifier's noise, one row longer than the drafter's, is not the drafter's."""
+
+    def gumbel(self, position, count, vocabulary_size):
+        return super().gumbel(position + 1000 * (count > 8), count, vocabulary_size)
+
+
+def test_noise_that_is_not_shared_shows_in_the_acceptance(tiny_pair, monkeypatch):
+    """The text is still the verifier's own, which no comparison of texts would object to."""
+    monkeypatch.setattr(exactness, "Streams", Apart)
+    pair = replace(tiny_pair, stop_ids=frozenset())
+
+    surplus, deviation = accepted_beyond(pair, "coupled_chance", effort=4, rule=COUPLED)
+
+    assert surplus < -4.9 * deviation
+
+
+def accepted_beyond(pair, name, **settings):
+    """Accepted slots beyond the sum of their chances, and the standard deviation that it should have."""
+    slots = exactness.reached_slots(pair, [prompt_ids(pair)] * 12, seed=3, **settings)
+    chance = slots[name]
+    return (slots["accepted"] - chance).sum(), math.sqrt((chance * (1 - chance)).sum())
+
+
+def test_reached_slots_are_those_of_the_rounds_with_the_chances_of_their_laws():
+    """One slot a round: 1 - TV and the formula, whichever rule decodes; the stop token ends the second request."""
+    p, q = VERIFIER[0], torch.tensor([[0.5, 0.2, 0.3, 0]])
+    pair = pair_of(
+        OneStepDrafter(q), MarkovVerifier(p.expand(4, -1)), vocabulary_size=4, block_size=1, stop_ids=[2], token_limit=9
+    )
+
+    for rule in (LOSSLESS, COUPLED):
+        slots = exactness.reached_slots(pair, [[0], [1]], effort=1, rule=rule, seed=0)
+        rounds = [
+            list(decode(pair, [0], effort=1, rule=rule, streams=Streams(seed=0, request=request), token_limit=9))
+            for request in (0, 1)
+        ]
+        assert slots["prompt"].tolist() == [request for request in (0, 1) for _ in rounds[request]]
+        assert slots["accepted"].tolist() == [each.accepted == 1 for request in rounds for each in request]
+        np.testing.assert_allclose(slots["ratio_chance"], float(overlap(p.double(), q[0].double())))
+        np.testing.assert_allclose(slots["coupled_chance"], float(coupled_acceptance(p.double(), q[0].double())))
+
+
+def test_the_price_lists_every_cell_measured_and_predicted(tiny_pair):
+    pair = replace(tiny_pair, stop_ids=frozenset())
+    prompts = [prompt_ids(pair)[:length] for length in (6, 9, 12)]
+
+    table = exactness.price(pair, prompts, orders=["left_to_right"], efforts=[1, 4], seed=0)
+
+    assert table.order.tolist() == ["left_to_right"] * 2
+    assert table.effort.tolist() == [1, 4]
+    assert (table.coupled_least <= table.coupled_predicted).all()
+    assert (table.coupled_predicted < table.ratio_predicted).all()
+    slots = exactness.reached_slots(pair, prompts, effort=4, rule=COUPLED, seed=0)
+    assert table.coupled[1] == slots["accepted"].mean()
+    assert table.coupled_low[1] < table.coupled[1] < table.coupled_high[1]
+    tested = exactness.reached_slots(pair, prompts, effort=4, rule=LOSSLESS, seed=0)
+    assert table.ratio[1] == tested["accepted"].mean()
+    assert table.ratio_predicted[1] == pytest.approx(tested["ratio_chance"].mean())
+    assert table.coupled_predicted[1] == pytest.approx(tested["coupled_chance"].mean())
+    least = (tested["ratio_chance"] / (2 - tested["ratio_chance"])).mean()
+    assert table.coupled_least[1] == pytest.approx(least)
