@@ -2,6 +2,7 @@
 
 The modules read from the bottom up: distances, acceptance, proposition1 (the paper's formulas on arrays of any kind);
 theorem1, law_check, proposition2, toys, mistakes (what verification keeps, and how a check finds that it does not);
-estimates, strict_json, tables (uncertainty and files); rounds, latency, calibration, prediction, frontier,
-measurements, comparison, planner (from a recording to a recommendation).
+estimates, strict_json, tables (uncertainty and files); rounds, verifier_time, latency, calibration, replay, anchors,
+recorded, prediction, frontier, measurements, planner, routing, comparison, assumptions (from a recording to a
+recommendation, and to its error); export (for other programs).
 """

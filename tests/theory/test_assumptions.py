@@ -117,3 +117,13 @@ def test_an_anchor_lifts_the_last_assumption():
 
     assert list(steps)[-1] == "prefixes that leniency leaves alone"
     assert list(steps.values())[-1].model == "anchored"
+
+
+def test_blocks_run_on_until_their_end_is_believed():
+    """Every draft is accepted and begins with the end of the text: 1 token a round, or 3 as Eq. 7 counts."""
+    rounds = make_rounds(4, 2, accepted=[2] * 4, emitted=[1] * 4, ended=["eos"] * 4, eos_slot=[0] * 4)
+    calibration = calibrate(rounds, block_size=2, identity={}, exactness=("joint",))
+    steps = lift_assumptions(calibration, rounds, linear(0), anchored=False)
+
+    assert steps["positions independent of each other"].tokens_per_round.tolist() == [3]
+    assert steps["blocks never cut by end or limit"].tokens_per_round.tolist() == [1]
