@@ -1,6 +1,5 @@
 import gzip
 import json
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -154,10 +153,10 @@ def test_without_the_hubs_package_a_file_is_offered(monkeypatch):
 
 
 def test_the_questions_of_gsm8k_in_a_file():
-    name = os.environ.get("GSM8K_FILE")
-    if not name:
-        pytest.skip("GSM8K_FILE does not name the test questions of GSM8K (test.jsonl of openai/grade-school-math)")
-    prompts = read_prompts(Path(name))
+    questions = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "test.jsonl"
+    if not questions.exists():
+        pytest.skip("there is no ../shared/data/gsm8k/test.jsonl: the test questions of openai/grade-school-math")
+    prompts = read_prompts(questions)
 
     assert len(prompts) == 1319
     assert prompts[0].text.startswith("Janet")
