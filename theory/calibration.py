@@ -245,7 +245,7 @@ def _order_warnings(cells: list[Rounds], exactness: tuple[str, ...]) -> Iterator
                 f"{100 * share:.0f} % of the reached slots with an uncertain draft were committed before an earlier one"
             )
             doubt = ", against the drafter's claim of joint exactness" if guarantee == Exactness.JOINT else ""
-            yield f"effort {cell.effort[0]}: {found}{doubt}; the law of the text is not exactly the verifier's"
+            yield f"effort {cell.effort[0]}: {found}{doubt}; the law of the text need not be the verifier's"
 
 
 def _tuples(document: dict[str, Any]) -> dict[str, Any]:
