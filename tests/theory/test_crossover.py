@@ -1,7 +1,6 @@
 import math
 from types import ModuleType
 
-import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -267,28 +266,6 @@ class TestEdges:
     def test_a_round_takes_time(self):
         with pytest.raises(ValueError, match=r"`round_seconds` must be positive, got \[0\. 1\.\]; a round takes time"):
             owns_whole_frontier(np.array([0.5, 0.25]), np.array([0, 1]), 4)
-
-    @pytest.mark.parametrize(
-        "function",
-        [
-            lambda d: tokens_at_deviation(0.1, d, 4),
-            lambda d: largest_gain(d, 0.25, 2),
-            lambda d: paying_deviations(d, 1, 0.25, 1.5, 4)[0],
-            lambda d: paying_deviations(d, 1, 0.25, 1.5, math.inf)[1],
-            lambda d: owns_whole_frontier(d, d + 1, 4),
-        ],
-    )
-    def test_device_is_that_of_the_input(self, function):
-        elsewhere = array_api_strict.Device("device1")
-
-        assert function(array_api_strict.asarray([0.5, 0.25], device=elsewhere)).device == elsewhere
-
-    def test_arrays_of_two_libraries_are_refused(self):
-        ours, others = np.asarray([0.5, 0.25]), array_api_strict.asarray([0.25, 0.1])
-
-        for pair in ((ours, others), (others, ours)):
-            with pytest.raises(TypeError, match="Multiple namespaces"):
-                largest_gain(*pair, 4)
 
     def test_precision_follows_the_arrays_whatever_stands_beside_them(self, xp: ModuleType):
         single = xp.asarray([0.5, 0.25], dtype=xp.float32)

@@ -2,7 +2,6 @@ import math
 from itertools import accumulate, product
 from types import ModuleType
 
-import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import example, given, target
@@ -275,33 +274,14 @@ class TestEdges:
         rates = xp.asarray([[0.5], [0.25]], dtype=xp.float32)
         law = accepted_length_law(rates, 2)
         results = [tokens_per_round(rates, 2), tokens_per_round_derivative(rates, 2), accepted_length_variance(law)]
+        by_survival = [function(rates) for function in (survival, tokens_from_survival, law_from_survival)]
 
-        assert all(result.dtype == xp.float32 for result in [*results, law, beta_survival(rates, 2.0, 2)])
+        assert all(each.dtype == xp.float32 for each in [*results, *by_survival, law, beta_survival(rates, 2.0, 2)])
         assert np.asarray(results[0]).tolist() == [[1.75], [1.3125]]
         assert np.asarray(results[1]).tolist() == [[2.0], [1.5]]
         assert np.asarray(law).tolist() == [[[0.5, 0.25, 0.25]], [[0.75, 0.1875, 0.0625]]]
         assert np.asarray(results[2]).tolist() == [[0.6875], [0.33984375]]
         np.testing.assert_allclose(np.asarray(beta_survival(rates, 2.0, 2))[0], [[0.5, 1 / 3]], rtol=1e-6)
-
-    @pytest.mark.parametrize(
-        "function",
-        [
-            lambda rates: tokens_per_round(rates, 2),
-            lambda rates: tokens_per_round_derivative(rates, 2),
-            lambda rates: accepted_length_law(rates, 2),
-            lambda rates: beta_survival(rates, 2.0, 2),
-            accepted_length_variance,
-            survival,
-            tokens_from_survival,
-            law_from_survival,
-        ],
-    )
-    def test_device_and_precision_are_those_of_the_input(self, function):
-        elsewhere = array_api_strict.Device("device1")
-        result = function(array_api_strict.asarray([0.5, 0.25], dtype=array_api_strict.float32, device=elsewhere))
-
-        assert result.device == elsewhere
-        assert result.dtype == array_api_strict.float32
 
     def test_whole_numbers_count_as_reals(self):
         assert tokens_per_round(1, 3).dtype == np.float64
