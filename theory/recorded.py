@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory.acceptance import LinearAcceptance, Rule, parse_rule
-from theory.anchors import blend
+from theory.anchors import blend, familiar_tokens
 from theory.estimates import bootstrap_weights
 from theory.replay import LOSSLESS, deviation, replay, tests_ratio
 from theory.rounds import Rounds
@@ -70,7 +70,8 @@ def estimate(
             elif model == "replay":
                 draws.append(_quantities(means(rule)[0]))
             else:
-                draws.append(_quantities(blend(*means(rule), anchor=means(parse_rule(recordings[1]))[1])))
+                familiar, anchor = (_familiar(resampler, cells[0], each) for each in (rule, parse_rule(recordings[1])))
+                draws.append(_quantities(blend(*means(rule), familiar=familiar, familiar_anchor=anchor)))
     return dict(zip(NAMES, np.stack(draws, axis=1).transpose(2, 0, 1), strict=True)), prompts
 
 
@@ -89,6 +90,13 @@ def _means(resampler: Resampler, cell: Rounds, rule: Rule, token_limit: int | No
     columns = [result.reached, result.accepted, result.spent, result.emitted, np.ones(len(cell))]
     sums = resampler.sums(cell.prompt, np.stack(columns, axis=1))
     return _quotient(sums[:, :-1], sums[:, -1:])
+
+
+def _familiar(resampler: Resampler, lossless: Rounds, rule: Rule) -> Draws:
+    """Share of the text that would still be familiar under a rule, (R + 1,)."""
+    columns = np.stack([familiar_tokens(lossless, rule), lossless.emitted], axis=1)
+    sums = resampler.sums(lossless.prompt, columns)
+    return _quotient(sums[:, 0], sums[:, 1])
 
 
 def _quantities(means: Draws) -> Draws:
