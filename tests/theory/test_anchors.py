@@ -54,11 +54,15 @@ def test_leniency_leaves_less_familiar(first, second, seed):
 
 
 def test_a_rule_that_never_accepts_the_impossible_stays_familiar():
-    """Cactus raises no token from 0; at this budget no likely one is raised to twice its probability."""
-    rounds = record_breaking_pair(20, 4, 30, np.random.default_rng(1), LOSSLESS)
+    """Cactus raises no token from 0, and at this budget none from .3 to twice as much."""
+    rule = CactusAcceptance(budget=0.1)
+    likely = two_requests(p_drafted=np.full((3, 2), 0.3))
+    impossible = record_breaking_pair(20, 4, 30, np.random.default_rng(1), LOSSLESS)
 
-    np.testing.assert_array_equal(familiar_tokens(rounds, CactusAcceptance(budget=0.1)), rounds.emitted)
-    assert (familiar_tokens(rounds, LinearAcceptance(leniency=0.1)) < rounds.emitted).any()
+    assert rule.probability(np.array(0.3), np.array(0.5)) > 0.9
+    np.testing.assert_array_equal(familiar_tokens(likely, rule), likely.emitted)
+    np.testing.assert_array_equal(familiar_tokens(impossible, rule), impossible.emitted)
+    assert (familiar_tokens(impossible, LinearAcceptance(leniency=0.1)) < impossible.emitted).any()
 
 
 def means(*tokens):
