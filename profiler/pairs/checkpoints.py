@@ -149,5 +149,11 @@ def shortened(config: dict[str, Any], layers: int) -> dict[str, Any]:
     if "text_config" in config:
         return config | {"text_config": shortened(config["text_config"], layers)}
     kept = min(layers, config["num_hidden_layers"])
-    types = {"layer_types": config["layer_types"][-kept:]} if config.get("layer_types") else {}
-    return config | {"num_hidden_layers": kept} | types
+    changed: dict[str, Any] = {"num_hidden_layers": kept}
+    if config.get("layer_types"):
+        changed["layer_types"] = config["layer_types"][-kept:]
+    if config.get("per_layer_config"):
+        dropped = config["num_hidden_layers"] - kept
+        own = {int(layer) - dropped: settings for layer, settings in config["per_layer_config"].items()}
+        changed["per_layer_config"] = {str(layer): settings for layer, settings in own.items() if layer >= 0}
+    return config | changed

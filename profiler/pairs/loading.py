@@ -112,8 +112,13 @@ def banned_ids(drafter: PreTrainedTokenizerBase, verifier: PreTrainedTokenizerBa
 
 
 def mask_id(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The drafter's mask token; a wrong one is an ordinary token to the model, so doubt is refused (case O23)."""
+    """The drafter's mask token; a wrong one is an ordinary token to the model, so doubt is refused (case O23).
+
+    DFlash keeps it in a table of its own in its config.
+    """
+    own = getattr(config, "dflash_config", None) or {}
     configured, written = getattr(config, "mask_token_id", None), tokenizer.mask_token_id
+    configured = own.get("mask_token_id") if configured is None else configured
     if configured is not None and written is not None and configured != written:
         raise ValueError(f"the drafter's config says mask_token_id {configured}, its tokenizer {written}; correct one")
     known = written if configured is None else configured

@@ -91,6 +91,34 @@ def test_O17_caches_of_every_architecture_agree_also_where_windows_slide(archite
     agree_after(architecture, start, rounds, seed, banned=torch.zeros(tiny.SIZE, dtype=torch.bool))
 
 
+@settings(max_examples=15)
+@given(start=st.integers(1, 12), rounds=some_rounds, seed=st.integers(0, 10_000))
+def test_O17_observed_hidden_states_are_those_of_the_tokens_in_the_cache(architecture, start, rounds, seed):
+    """Whatever was accepted, they are what a pass over the kept text gives after the observed layers."""
+    verifier = Verifier(architecture, banned=torch.zeros(tiny.SIZE, dtype=torch.bool), sampling=Sampling())
+    verifier.observe([0, 1])
+    text = random_tokens(start, seed, low=0, size=tiny.SIZE)
+    verifier.start(text)
+    for index, (block, accepted) in enumerate([*rounds, (0, 0)]):
+        kept = text[:-1]
+        assert verifier.features.shape == (len(kept), 2 * tiny.COMMON["hidden_size"])
+        if len(kept):
+            states = architecture(input_ids=kept[None], output_hidden_states=True).hidden_states
+            fresh = torch.cat([states[1][0], states[2][0]], dim=-1)
+            torch.testing.assert_close(verifier.features, fresh, rtol=1e-4, atol=1e-4)
+        drafted = random_tokens(block, seed + index + 1, low=0, size=tiny.SIZE)
+        verifier.score(text[-1:], drafted)
+        verifier.keep(len(text) + accepted)
+        text = torch.cat([text, drafted[:accepted], random_tokens(1, seed + index, low=0, size=tiny.SIZE)])
+
+
+def test_layers_that_the_verifier_does_not_have_are_refused(architecture):
+    verifier = Verifier(architecture, banned=torch.zeros(tiny.SIZE, dtype=torch.bool), sampling=Sampling())
+
+    with pytest.raises(ValueError, match=r"`layers` must be among the verifier's \d, counted from 0, got \[1, 9\]"):
+        verifier.observe([1, 9])
+
+
 def test_O17_the_embedded_pairs_cache_agrees_too(embedded_pair):
     agree_after(embedded_pair.verifier.model, 15, [(8, 0), (8, 8), (0, 0), (8, 3), (1, 1), (8, 7)], seed=0)
 

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import (
+    DiffusionGemmaConfig,
+    DiffusionGemmaForBlockDiffusion,
+    DiffusionGemmaTextConfig,
     Gemma4ForCausalLM,
     Gemma4TextConfig,
     PreTrainedModel,
@@ -17,9 +21,13 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.models.gemma4.configuration_gemma4 import Gemma4VisionConfig
+
+from profiler.drafters.feature_backbone import DSparkModel, FeatureBackbone
 
 WORDS = ("a", "b", "c", "d", "e")
 EOS_ID, MASK_ID, SIZE = 5, 6, 7
+CANVAS = 8
 ROWS = 10
 """Rows of the output heads, more than there are tokens, as real checkpoints have them (case O09)."""
 
@@ -39,8 +47,7 @@ COMMON = {
     "attn_implementation": "sdpa",
 }
 GEMMA = COMMON | {
-    "num_hidden_layers": 3,
-    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "layer_types": ["sliding_attention", "full_attention"],
     "sliding_window": 6,
     "global_head_dim": 16,
     "num_global_key_value_heads": 1,
@@ -58,9 +65,43 @@ def qwen3(seed: int, **settings: object) -> PreTrainedModel:
 
 
 def gemma4(seed: int) -> PreTrainedModel:
-    """As the text part of Gemma 4 is built: two sliding layers of 6 tokens, a full one with keys as values."""
+    """As the text part of Gemma 4 is built: a sliding layer of 6 tokens, a full one with keys as values."""
     settings = GEMMA | {"attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0}
     return _random(Gemma4ForCausalLM, Gemma4TextConfig(**settings), seed)
+
+
+def diffusion_gemma(seed: int) -> PreTrainedModel:
+    """As DiffusionGemma is built: four experts, two of them for each token, and a canvas of 8 tokens."""
+    experts = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}
+    vision = Gemma4VisionConfig(
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        position_embedding_size=16,
+    )
+    config = DiffusionGemmaConfig(
+        text_config=DiffusionGemmaTextConfig(**GEMMA | experts),
+        vision_config=vision,
+        canvas_length=CANVAS,
+        initializer_range=0.1,
+        attn_implementation="sdpa",
+    )
+    return _random(DiffusionGemmaForBlockDiffusion, config, seed)
+
+
+def dflash(seed: int) -> PreTrainedModel:
+    """As DFlash's network is built: it reads two layers of a verifier, and drafts blocks of an anchor and 4 masks."""
+    own = {"mask_token_id": MASK_ID, "target_layer_ids": [0, 1]}
+    return _random(FeatureBackbone, Qwen3Config(**COMMON, dflash_config=own, block_size=5), seed)
+
+
+def dspark(seed: int) -> PreTrainedModel:
+    """As DSpark's network is built: the same with embeddings and heads of its own, and blocks of 4."""
+    own = {"mask_token_id": MASK_ID, "target_layer_ids": [0, 1], "block_size": 4, "markov_rank": 3}
+    return _random(DSparkModel, Qwen3Config(**COMMON | {"initializer_range": 0.6}, **own), seed)
 
 
 def write(model: PreTrainedModel, folder: Path, *, mask: bool = False) -> Path:
@@ -79,6 +120,19 @@ def _random(kind: type[PreTrainedModel], config: object, seed: int) -> PreTraine
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(config).eval()
+
+
+def write_adapter(model: PreTrainedModel, folder: Path, *, rank: int, seed: int) -> dict[str, torch.Tensor]:
+    """A low-rank adapter to every projection of a model's layers, as PEFT writes one; gives its weights."""
+    generator, weights = torch.Generator().manual_seed(seed), {}
+    for name, layer in model.named_modules():
+        if name.endswith("_proj"):
+            down = torch.randn(rank, layer.in_features, generator=generator)
+            up = torch.randn(layer.out_features, rank, generator=generator) / 4
+            weights |= {f"base_model.model.{name}.lora_{key}.weight": w for key, w in (("A", down), ("B", up))}
+    folder.mkdir()
+    save_file(weights, folder / "adapter_model.safetensors")
+    return weights
 
 
 def name_own_code(folder: Path, model_type: str, **settings: object) -> None:

@@ -27,15 +27,15 @@ def drafts_of(drafter: Drafter, *, block: int, effort: int, count: int, prefix: 
 
 
 def draws_p_values(drafts: list[Draft]) -> tuple[float, float]:
-    """Whether tokens were drawn from the recorded distributions; and from those of the slot before, which is wrong."""
+    """Whether tokens were drawn from the recorded distributions; and from those of the next ids, which is wrong."""
     tokens = torch.cat([draft.tokens for draft in drafts])
     right = torch.cat([draft.probs for draft in drafts])
-    wrong = torch.cat([draft.probs.roll(1, dims=0) for draft in drafts])
+    wrong = torch.cat([draft.probs.roll(1, dims=-1) for draft in drafts])
     return uniform_p_value(right, tokens), uniform_p_value(wrong, tokens)
 
 
 class Liar:
-    """A drafter that reports other distributions than it drew from: those of the next token id."""
+    """A drafter that says it hardly ever draws what it drew, so that nearly all is accepted: the law is then its own."""
 
     def __init__(self, drafter: Drafter):
         self.drafter = drafter
@@ -45,7 +45,8 @@ class Liar:
 
     def draft(self, *args: object, **kwargs: object) -> Draft:
         draft = self.drafter.draft(*args, **kwargs)
-        probs = draft.probs.roll(1, dims=-1)
+        drawn = torch.nn.functional.one_hot(draft.tokens, draft.probs.shape[-1])
+        probs = 0.001 * drawn + 0.999 * drawn.roll(1, dims=-1)
         return Draft(tokens=draft.tokens, probs=probs, commit_step=draft.commit_step, passes=draft.passes)
 
 
@@ -54,7 +55,7 @@ def pair_law_p_value(
     *,
     effort: int,
     block: int,
-    draws: int = 400,
+    draws: int = 300,
     size: int = tiny.SIZE,
     verifier: Verifier | None = None,
 ) -> float:

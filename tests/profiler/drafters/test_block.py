@@ -197,7 +197,7 @@ def test_two_tokens_of_a_left_to_right_draft_follow_the_verifiers_law(pair):
     drafter = drafter_of(pair.drafter.model, aligned=False)
 
     assert pair_law_p_value(drafter, effort=2, block=2) > FALSE_ALARM
-    assert pair_law_p_value(Liar(drafter), effort=2, block=2, draws=150) < FALSE_ALARM
+    assert pair_law_p_value(Liar(drafter), effort=2, block=2, draws=100) < FALSE_ALARM
 
 
 SIZE = 4

@@ -1,0 +1,89 @@
+"""What holds for every family alike: it is loaded from a folder, decodes, and runs without checkpoints too."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from profiler import pairs
+from profiler.decode import decode
+from profiler.pairs.families import FAMILIES
+from profiler.streams import Streams
+from tests.profiler import tiny_checkpoints as tiny
+from tests.profiler.drafters.checks import LOSSLESS, PROMPT
+from theory.coupled import CoupledAcceptance
+
+BLOCK = 4
+KINDS = {
+    "masked": ("masked", "", tiny.qwen2, [1, 3]),
+    "block": ("block", "confidence = 0.5", tiny.qwen3, [1, 3]),
+    "uniform": ("uniform", "final_temperature = 0.4", tiny.diffusion_gemma, [1, 3]),
+    "lora": ("lora", "rank = 2\nalpha = 3.0", tiny.qwen3, [1, 3]),
+    "dflash": ("feature", 'variant = "dflash"\ntemperature = 0.0', tiny.dflash, [1]),
+    "dspark": ("feature", 'variant = "dspark"', tiny.dspark, [1]),
+    "autoregressive": ("autoregressive", "", tiny.qwen2, [1]),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def pair_file(kind, tmp_path_factory):
+    family, settings, drafter, _ = KINDS[kind]
+    folder = tmp_path_factory.mktemp(kind)
+    verifier = tiny.gemma4(seed=2) if family == "uniform" else tiny.qwen3(seed=2)
+    path = tiny.pair_file(
+        folder,
+        f'family = "{family}"\n{settings}',
+        drafter=drafter(seed=1),
+        verifier=verifier,
+        block_size=BLOCK,
+        mask=FAMILIES[family].uses_mask,
+    )
+    if FAMILIES[family].uses_mask and family != "feature":
+        tiny.name_own_code(folder / "drafter", {"masked": "Dream", "block": "sdar"}[family], mask_token_id=tiny.MASK_ID)
+    if family == "lora":
+        tiny.write_adapter(verifier, folder / "drafter/adapter", rank=2, seed=5)
+    return path
+
+
+def decoded(pair, effort, rule=LOSSLESS):
+    endless = dataclasses.replace(pair, stop_ids=frozenset())
+    return list(decode(endless, PROMPT, effort=effort, rule=rule, streams=Streams(seed=0, request=0), token_limit=14))
+
+
+def test_a_pair_of_folders_decodes_at_each_of_its_efforts(kind, pair_file):
+    pair = pairs.load(str(pair_file), device="cpu")
+    for effort in KINDS[kind][3]:
+        rounds = decoded(pair, effort)
+
+        assert sum(len(each.tokens) for each in rounds) == 14
+        assert all(token < pair.vocabulary_size for each in rounds for token in each.tokens)
+        assert tiny.MASK_ID not in [token for each in rounds for token in each.tokens]
+        for each in rounds:
+            assert each.drafted == len(each.p_drafted) == len(each.q_drafted) == len(each.commit_step) <= BLOCK
+            assert min(each.q_drafted) > 0
+            assert each.passes == (each.drafted if kind == "autoregressive" else max(each.commit_step) + 1)
+
+
+def test_coupled_verification_writes_one_text_whatever_drafts(kind, pair_file):
+    """So that families draw by the noise that is theirs: slot by slot where they draw one after another."""
+    pair = pairs.load(str(pair_file), device="cpu")
+    coupled = CoupledAcceptance()
+    alone = [token for each in decoded(pair, 0, coupled) for token in each.tokens]
+    for effort in KINDS[kind][3]:
+        assert [token for each in decoded(pair, effort, coupled) for token in each.tokens] == alone
+
+
+def test_a_pair_without_weights_runs_all_the_same(kind, pair_file):
+    """To measure what it costs; with one layer of each model too, where a drafter reads the verifier's layers."""
+    for layers in (0, 1):
+        pair = pairs.load(str(pair_file), device="cpu", random=True, layers=layers)
+        (effort, *_) = KINDS[kind][3]
+
+        assert pair.weights["drafter"].startswith("random")
+        assert sum(len(each.tokens) for each in decoded(pair, effort)) == 14
+        assert next(iter(pair.verifier.model.parameters())).dtype == torch.float32
