@@ -35,7 +35,7 @@ def draws_p_values(drafts: list[Draft]) -> tuple[float, float]:
 
 
 class Liar:
-    """A drafter that says it hardly ever draws what it drew, so that nearly all is accepted: the law is then its own."""
+    """A drafter that says it hardly ever draws what it drew, so that nearly all is accepted and the law its own."""
 
     def __init__(self, drafter: Drafter):
         self.drafter = drafter
