@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from theory.calibration import Calibration
 from theory.comparison import Comparison
@@ -89,22 +92,63 @@ def measured_frontier(result: Measurements, fit: LatencyFit) -> str:
     return "\n".join([title, table(("K", "rule", "accuracy", "tokens/s"), rows)])
 
 
-def comparison(result: Comparison, calibrated: Path) -> str:
-    """Predicted beside measured throughput, cell by cell."""
+def comparison(results: Sequence[Comparison], calibrated: Path) -> str:
+    """The last model's prediction beside the measurement, cell by cell; the errors of every model; regret."""
+    best = results[-1]
     rows = [
         (
-            f"{result.effort[i]}",
-            result.rule[i],
-            f"{result.tokens_per_round.predicted[i]:.2f}",
-            f"{result.tokens_per_round.measured[i]:.2f}",
-            f"{result.tokens_per_second.predicted[i]:.0f}",
-            f"{result.tokens_per_second.measured[i]:.0f}",
-            f"{100 * result.tokens_per_second.relative[i]:+.1f} %",
+            f"{best.effort[i]}",
+            best.rule[i],
+            f"{best.tokens_per_round.predicted[i]:.2f}",
+            f"{best.tokens_per_round.measured[i]:.2f}",
+            _error(best.tokens_per_round.relative[i]),
+            f"{_percent(best.tokens_per_round.spread[i])}",
+            _number(best.tokens_per_second.predicted[i], 0),
+            _number(best.tokens_per_second.measured[i], 0),
+            _error(best.tokens_per_second.relative[i]),
         )
-        for i in range(len(result.effort))
+        for i in range(len(best))
     ]
-    header = ("K", "rule", "tok/round Eq. 9", "measured", "tok/s Eq. 7", "measured", "error")
-    return "\n".join([f"\nPrediction of {calibrated} against measurement:", table(header, rows)])
+    header = ("K", "rule", "tok/round", "measured", "error", "its spread", "tok/s", "measured", "error")
+    return "\n".join([
+        f"\nPrediction of {calibrated} against measurement ({MODELS[best.model]}):",
+        table(header, rows),
+        "\nErrors of each model (median / maximum over cells):",
+        models(results),
+        *(
+            f"Recommended at an agreement of {each.floor:g}: K = {each.recommended.effort}, {each.recommended.rule}, "
+            f"{_percent(each.regret)} slower than the best measured."
+            for each in best.regrets
+        ),
+    ])  # fmt: skip
+
+
+def models(results: Sequence[Comparison]) -> str:
+    """Errors of each model over its cells, and how much of them the measurement's own spread explains."""
+    rows = [
+        (
+            MODELS[each.model],
+            f"{len(each)}",
+            f"{_percent(each.tokens_per_round.median)} / {_percent(each.tokens_per_round.maximum)}",
+            f"{np.nanmean(each.tokens_per_round.inside):.0%}" if _known(each.tokens_per_round.inside) else "-",
+            f"{each.tokens_per_round.within_spread.mean():.0%}",
+            f"{_percent(each.tokens_per_second.median)} / {_percent(each.tokens_per_second.maximum)}",
+            _number(each.tokens_per_second.kendall_tau, 3),
+            _percent(max((one.regret for one in each.regrets), default=math.nan)),
+        )
+        for each in results
+    ]
+    header = ("model", "cells", "tok/round", "inside", "within spread", "tok/s", "Kendall tau", "regret")
+    return table(header, rows)
+
+
+def repeats(spread: Mapping[str, NDArray[np.float64]], prompts: int) -> str:
+    """How far two runs of the same prompts differ."""
+    parts = [
+        f"{words} {_percent(float(np.median(spread[name])))} / {_percent(float(np.max(spread[name])))}"
+        for name, words in (("tokens_per_round", "tokens per round"), ("tokens_per_second", "tokens per second"))
+    ]
+    return f"\nTwo runs of {prompts} prompts differ (median / maximum over cells): {', '.join(parts)}"
 
 
 def pairs(rows: Sequence[Sequence[str]]) -> str:
@@ -186,6 +230,18 @@ def _milliseconds(seconds: float | None, error: float | None) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def _error(relative: float) -> str:
+    return "-" if math.isnan(relative) else f"{100 * relative:+.1f} %"
+
+
+def _known(values: NDArray[np.float64]) -> bool:
+    return not np.isnan(values).all()
 
 
 def _interval(low: float | None, high: float | None) -> str:

@@ -4,6 +4,7 @@
     python -m profiler.sweep --leniency 0,0.5,1 --cactus 0.5,2 --prompts 200
     python -m profiler.sweep --order entropy --leniency 0 --coupled   # the ratio test beside coupled verification
     python -m profiler.sweep --calibration results/embedded/RUN
+    python -m profiler.sweep --repeat 20                         # twice, to see how far two runs differ
     python -m profiler.sweep --pair dream-qwen2.5-32b --cactus pair --prompts 500   # the grid of the paper
 
 An interrupted sweep resumes. Files, in results/PAIR/RUN: manifest.json, journal.jsonl, rounds.parquet,
@@ -13,7 +14,7 @@ measurements.parquet. The verifier alone, one token a round, is measured beside 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
@@ -27,8 +28,9 @@ from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.comparison import compare
 from theory.coupled import CoupledAcceptance
-from theory.measurements import measure
-from theory.prediction import predict
+from theory.measurements import measure, repeat_spread
+from theory.models import predict_by_all
+from theory.rounds import Rounds
 
 LENIENCIES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 
@@ -46,6 +48,8 @@ class Settings(RunOptions):
     the commit order and the effort, and fewer tokens are accepted."""
     seed: int = 1
     """Seed of the prompts and random streams; another than the calibration's, so that prediction meets new prompts."""
+    repeat: int = 0
+    """Decode so many of the prompts again with other random numbers, to see how far two measurements differ."""
     calibration: Path | None = None
     """The run folder whose prediction is compared; the newest of the same pair if not given."""
 
@@ -74,6 +78,8 @@ def main(argv: list[str] | None = None) -> None:
     spec = settings.spec()
     cells = settings.cells(spec)
     rules = {cell.rule.label: cell.rule for cell in cells}
+    if settings.repeat < 0:
+        raise ValueError(f"--repeat must be at least 0, got {settings.repeat}; it counts prompts")
     if settings.calibration is not None:
         read_manifest(settings.calibration)  # a mistyped folder is better noticed before the sweep than after it
     prompts = settings.requests(spec, settings.seed)
@@ -82,11 +88,14 @@ def main(argv: list[str] | None = None) -> None:
     run = settings.open(pair, "sweep", prompts, {"seed": settings.seed, **grid})
     try:
         record(pair, [verifier_alone(), *cells], prompts, run=run, seed=settings.seed)
+        again = [replace(cell, replica=1) for cell in cells]
+        record(pair, again, prompts[: settings.repeat], run=run, seed=settings.seed)
     finally:
         if run.records:
             rounds = read_rounds(run.records)
             rounds.write(run.path / "rounds.parquet")
-    measurements = measure(rounds, read_requests(run.records))
+    requests = read_requests(run.records)
+    measurements = measure(rounds, requests)
     measurements.write(run.path / "measurements.parquet")
     print(summary.measurements(measurements))
     calibrated = settings.calibration or find_calibration(run)
@@ -97,8 +106,10 @@ def main(argv: list[str] | None = None) -> None:
         run.require_same_pair(calibration.identity, calibrated)
         if calibration.latency is not None and (measurements.scored > 0).all():
             print(summary.measured_frontier(measurements, calibration.latency))
-        linear = [rule for rule in rules.values() if isinstance(rule, LinearAcceptance)]
-        print(summary.comparison(compare(predict(calibration, linear), measurements), calibrated))
+        predictions = predict_by_all(calibration, Rounds.read(calibrated / "rounds.parquet"), list(rules.values()))
+        print(summary.comparison([compare(each, measurements) for each in predictions.values()], calibrated))
+    if settings.repeat:
+        print(summary.repeats(repeat_spread(rounds, requests), settings.repeat))
     print(summary.files(run.path))
 
 

@@ -14,6 +14,8 @@ from theory.replay import deviation
 from theory.rounds import Rounds, accepted_reached
 from theory.tables import Constraint, Counts, Reals, Table, Texts
 
+REPEATED = ("tokens_per_round", "tokens_per_second")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests(Table):
@@ -123,6 +125,31 @@ def measure(rounds: Rounds, requests: Requests) -> Measurements:
     cells = sorted(set(zip(distinct.effort.tolist(), distinct.rule.tolist(), strict=True)), key=_order)
     rows = [_measure_cell(cell, first, distinct, counted) for cell in cells]
     return Measurements(**{spec.name: np.array([row[spec.name] for row in rows]) for spec in fields(Measurements)})
+
+
+def repeat_spread(rounds: Rounds, requests: Requests) -> dict[str, NDArray[np.float64]]:
+    """Return how far two runs of the same prompts differ: |again / first - 1| of tokens per round and per second.
+
+    One entry for each cell that was decoded twice (``replica`` 0 and 1), over the prompts that were; empty where none
+    was.
+    """
+    twice = set(_requested(requests.select(requests.replica == 1)))
+    if not twice:
+        return {name: np.empty(0) for name in REPEATED}
+
+    def run(replica: int) -> Measurements:
+        def rows(table: Rounds | Requests) -> dict[str, Any]:
+            chosen = np.array([key in twice for key in _requested(table)]) & (table.replica == replica)
+            return {**vars(table.select(chosen)), "replica": np.zeros(np.count_nonzero(chosen), int)}
+
+        return measure(Rounds(**rows(rounds)), Requests(**rows(requests)))
+
+    first, again = run(0), run(1)
+    return {name: np.abs(getattr(again, name) / getattr(first, name) - 1) for name in REPEATED}
+
+
+def _requested(table: Rounds | Requests) -> list[tuple[Any, ...]]:
+    return list(zip(table.prompt.tolist(), table.effort.tolist(), table.rule.tolist(), strict=True))
 
 
 def _order(cell: tuple[int, str]) -> tuple[int, str, float]:

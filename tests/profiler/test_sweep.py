@@ -117,10 +117,14 @@ def test_the_prediction_of_a_calibration_stands_beside_the_measurement(command, 
     printed = command(*FEW, "--cactus", "0.5")
 
     assert f"Prediction of {calibrated} against measurement" in printed
-    table = printed.split("against measurement:")[1].split("Files in")[0]
-    rows = [line.split() for line in table.strip().splitlines()[1:] if line.strip()]
-    assert [row[:2] for row in rows] == [[effort, rule] for effort in "12" for rule in ("linear:0", "linear:1")]
+    table = printed.split("against measurement")[1].split("Files in")[0]
+    cells, models = table.split("Errors of each model")
+    rows = [line.split() for line in cells.strip().splitlines()[2:] if line.strip()]
+    rules = ("linear:0", "linear:1", "cactus:0.5")
+    assert [row[:2] for row in rows] == [[effort, rule] for effort in "12" for rule in rules]
     assert all(row[-1] == "%" for row in rows)
+    for model in ("Eq. 6-7", "one acceptance rate a slot", "replay of the lossless", "between the two recordings"):
+        assert model in models
 
 
 def test_a_calibration_can_be_named(command, calibrated, tmp_path):
@@ -157,6 +161,20 @@ def test_the_same_command_takes_its_run_up_again_and_decodes_nothing(command, in
 
     assert command(*FEW) == first
     assert interruptions.decoded == decoded
+
+
+def test_prompts_can_be_decoded_twice(command):
+    printed = command(*FEW, "--repeat", "1")
+
+    assert "Two runs of 1 prompts differ" in printed
+    rows = command.rows("mine")
+    assert len(rows) == 2 * CELLS + 4
+    first, again = (
+        [row["text"] for row in rows if row["replica"] == replica and row["effort"] and row["prompt"].endswith("/0")]
+        for replica in (0, 1)
+    )
+    assert first != again
+    assert (Measurements.read(command.run("mine") / "measurements.parquet").prompts == 2).all()
 
 
 @pytest.mark.parametrize("recorded", [0, 1, 6])
@@ -198,6 +216,7 @@ def test_the_rounds_of_a_sweep_can_be_read_without_the_models(command):
         (("--leniency", "-0.1"), "`leniency` must lie in [0, 1], got -0.1"),
         (("--leniency", "nan"), "`leniency` must lie in [0, 1], got nan"),
         (("--leniency", "half"), "--leniency must be numbers separated by commas, got 'half'"),
+        (("--repeat", "-1"), "--repeat must be at least 0, got -1"),
         (("--cactus", "-1"), "`budget` must be finite and not negative, got -1.0"),
         (("--cactus", "inf"), "`budget` must be finite and not negative, got inf"),
         (("--leniency", ","), "--leniency"),
@@ -215,7 +234,7 @@ def test_help_names_every_option(capsys):
 
     printed = capsys.readouterr().out
     shared = "pair efforts prompts device order block-size out run fresh allow-mixed seed"
-    own = "leniency cactus coupled calibration"
+    own = "leniency cactus coupled repeat calibration"
     assert all(f"--{option}" in printed for option in f"{shared} {own}".split())
 
 

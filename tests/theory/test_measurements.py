@@ -5,7 +5,7 @@ import pytest
 
 from tests.recordings import make_requests, make_rounds, record_pair
 from theory.acceptance import CactusAcceptance
-from theory.measurements import Measurements, Requests, measure
+from theory.measurements import Measurements, Requests, measure, repeat_spread
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps
@@ -179,3 +179,16 @@ def test_written_and_read_back(tmp_path):
 def test_requests_that_cannot_have_happened(columns, message):
     with pytest.raises(ValueError, match=message):
         make_requests(1, **columns)
+
+
+def test_two_runs_of_some_prompts_are_compared_on_these_alone():
+    """Prompts a and b, of which b was decoded twice: 3 and then 2 tokens in a round, in 1 and then 2 seconds."""
+    columns = {"prompt": ["a", "b", "b"], "replica": [0, 0, 1]}
+    rounds = make_rounds(3, 4, accepted=[0, 2, 1], **columns)
+    requests = make_requests(3, tokens=[1, 3, 2], seconds=[1.0, 1.0, 2.0], **columns)
+    spread = repeat_spread(rounds, requests)
+
+    np.testing.assert_allclose(spread["tokens_per_round"], [1 / 3])
+    np.testing.assert_allclose(spread["tokens_per_second"], [2 / 3])
+    once = requests.select(requests.replica == 0)
+    assert repeat_spread(rounds, once)["tokens_per_round"].size == 0

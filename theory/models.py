@@ -1,0 +1,45 @@
+"""Models: the predictions that a recording supports, side by side on the same cells."""
+
+from collections.abc import Sequence
+
+from theory.acceptance import LinearAcceptance, RatioRule, Rule
+from theory.calibration import Calibration
+from theory.prediction import Model, Prediction, predict
+from theory.replay import LOSSLESS
+from theory.rounds import Rounds
+
+
+def best_model(rounds: Rounds) -> Model:
+    """Return the model that assumes least of what a recording supports: anchored with a second rule, else replay."""
+    return "anchored" if (rounds.rule != LOSSLESS.label).any() else "replay"
+
+
+def predict_by_all(
+    calibration: Calibration, rounds: Rounds, rules: Sequence[Rule], *, resamples: int = 1000
+) -> dict[Model, Prediction]:
+    """Predict by every model that the recording supports, the one that assumes most first.
+
+    Eq. 6-7 comes as printed: for linear rules alone, and without the time outside the two forwards, which the others
+    add where it was measured. Coupled verification is left out, since no model predicts it.
+
+    Parameters
+    ----------
+    calibration, rounds
+        A recording and what it was reduced to.
+    rules
+        What to predict.
+    resamples
+        Of the bootstrap over prompts.
+    """
+    ratio = [rule for rule in rules if isinstance(rule, RatioRule)]
+    linear = [rule for rule in ratio if isinstance(rule, LinearAcceptance)]
+    overhead = calibration.latency is not None and calibration.latency.overhead_seconds is not None
+    supported: list[Model] = ["position", "replay"]
+    if best_model(rounds) == "anchored":
+        supported.append("anchored")
+    predictions: dict[Model, Prediction] = {"iid": predict(calibration, linear)} if linear else {}
+    for model in supported if ratio else []:
+        predictions[model] = predict(
+            calibration, ratio, model=model, rounds=rounds, overhead=overhead, resamples=resamples
+        )
+    return predictions
