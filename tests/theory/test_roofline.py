@@ -232,3 +232,32 @@ def test_impossible_numbers_of_rows_are_refused(name, value):
 def test_an_unknown_architecture_is_refused():
     with pytest.raises(ValueError, match=r"`config` must have a model_type of llama, qwen2, .*, got 'mamba'"):
         ModelShape.from_config({"model_type": "mamba"})
+
+
+def test_a_pass_without_output_rows_does_not_read_the_head():
+    with_head, without = (MODEL.forward(UNIT, tokens=1, context=0, logits=logits) for logits in (1, 0))
+
+    assert with_head.memory_bytes - without.memory_bytes == 2 * 40
+    assert with_head.operations - without.operations == 2 * 40
+
+
+def by_hand(tokens, pairs_seen, logits):
+    """Operations of a pass, which take longer than its memory on a device that does one of each in a second."""
+    return 2 * (2 * HAND_PARAMETERS * tokens + 4 + 40 * logits) + 2 * (4 * 6 * pairs_seen)
+
+
+@pytest.mark.parametrize(
+    ("reading", "intercept", "slope"),
+    [
+        ("recompute", 0, by_hand(5, 5 * 5, 2)),
+        ("cached", 0, by_hand(2, 2 * (3 + 2), 2)),
+        ("encoded", by_hand(1, 4, 0), by_hand(2, 2 * (3 + 2), 2)),
+        ("token_by_token", 0, by_hand(1, 4, 1) + by_hand(1, 5, 1)),
+    ],
+)
+def test_a_round_of_two_tokens_after_three_counted_by_hand(reading, intercept, slope):
+    bound = bound_latency(MODEL, MODEL, UNIT, reading=reading, block_size=2, context=3)
+
+    assert (bound.draft_intercept_seconds, bound.draft_slope_seconds) == (intercept, slope)
+    assert bound.verify_seconds == by_hand(3, 4 + 5 + 6, 3)
+    assert bound.round_seconds(4) == intercept + 4 * slope + bound.verify_seconds

@@ -56,6 +56,7 @@ def test_a_model_of_random_weights_runs_and_lacks_nothing(kind):
     for tensor in (*model.parameters(), *model.buffers()):
         assert tensor.device == DEVICE
         assert tensor.isfinite().all()
+    assert all((values == 1).all() for name, values in model.named_buffers() if "layer_scalar" in name)
     assert {weights.dtype for weights in model.parameters()} == {torch.bfloat16}
     assert not any(weights.requires_grad for weights in model.parameters())
     assert not model.training
