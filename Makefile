@@ -11,7 +11,7 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadfile
 TORCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help calibrate test lint mutation notebooks bench embedded-pair install clean
+.PHONY: help calibrate test lint mutation notebooks bench accuracy embedded-pair install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ notebooks: $(VENV)/.installed ## execute every notebook
 
 bench: $(VENV)/.installed ## measure speed, side by side with peers
 	$(BIN)/python -m benchmarks
+
+accuracy: $(VENV)/.installed ## record, sweep other prompts, and see how far each prediction is from measurement
+	$(BIN)/python -m benchmarks.accuracy
 
 embedded-pair: $(VENV)/.runtime ## train the embedded pair from nothing and replace its weights
 	$(BIN)/python -m profiler.training --out profiler/pairs/embedded
