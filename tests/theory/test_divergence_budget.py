@@ -13,7 +13,7 @@ from theory.acceptance import raised_probability, raised_probability_taylor
 from theory.divergence_budget import raise_within
 
 EPS = np.finfo(float).eps
-TINY = 2 * np.finfo(float).smallest_normal
+TINY = 2 * np.finfo(float).smallest_normal  # rises below count as none
 REACH = 4 * EPS  # rounding of γ, and of a divergence where its slope is smallest
 CONVEX = {
     "kullback_leibler": lambda t: t * mp.log(t) if t else mpf(0),
@@ -41,11 +41,11 @@ def test_the_budget_runs_out_within_rounding_of_the_result(name, p, budget):
         def spent(raised):
             return exact * CONVEX[name](raised / exact) + (1 - exact) * CONVEX[name]((1 - raised) / (1 - exact))
 
-        reach = mpf(REACH) * gamma + mpf(TINY)
+        low, high = gamma * (1 - mpf(REACH)), gamma * (1 + mpf(REACH)) + mpf(TINY)
 
         assert p <= gamma <= 1
-        assert spent(max(gamma - reach, exact)) <= budget
-        assert gamma == 1 or spent(min(gamma + reach, mpf(1))) >= budget
+        assert spent(max(low, exact)) <= budget
+        assert gamma == 1 or spent(min(high, mpf(1))) >= budget
         assert gamma < 1 or spent(mpf(1)) <= budget * (1 + REACH)
 
 

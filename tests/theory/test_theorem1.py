@@ -83,6 +83,11 @@ class TestOptimum:
         assert overlap(rival, q) <= linear_program(p, q, deviation).upper_bound + SUM_TOLERANCE
         assert overlap(rival, q) <= best_acceptance(p, q, deviation) + SUM_TOLERANCE
 
+    def test_a_program_at_deviation_zero_is_solved_though_its_limits_contradict_each_other_by_rounding(self):
+        rng = np.random.default_rng(0)
+        for p, q in rng.dirichlet(np.full(64, 0.05), (20, 2)):
+            assert linear_program(p, q, 0.0).acceptance == pytest.approx(overlap(p, q), abs=PROGRAM_TOLERANCE)
+
     def test_the_program_answers_a_case_worked_by_hand(self):
         optimum = linear_program(*PAIR, 0.1)
 
@@ -115,6 +120,11 @@ class TestOptimum:
 
         assert np.asarray(optimal_target(p, p, deviation)).tolist() == PAIR[0].tolist()
         assert float(best_acceptance(p, p, deviation)) == 1
+
+    def test_a_rate_is_not_negative_where_sums_exceed_one_by_rounding(self, xp: ModuleType):
+        p, q = [0.5, 0.5 + EPS, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5 + EPS]
+
+        assert float(best_acceptance(xp.asarray(p, dtype=xp.float64), xp.asarray(q, dtype=xp.float64), 0)) == 0
 
     def test_a_distance_that_rounds_to_zero_counts_as_none(self):
         p, q = np.array([1.0, 0.0]), np.array([1.0, 5e-324])
