@@ -93,23 +93,25 @@ def measured_frontier(result: Measurements, fit: LatencyFit) -> str:
 
 
 def comparison(results: Sequence[Comparison], calibrated: Path) -> str:
-    """The last model's prediction beside the measurement, cell by cell; the errors of every model; regret."""
-    best = results[-1]
-    rows = [
-        (
+    """The last model's prediction beside the measurement, cell by cell, and the first's error; every model; regret."""
+    best, plain = results[-1], results[0]
+    paper = {cell: i for i, cell in enumerate(zip(plain.effort, plain.rule, strict=True)) if plain.model == "iid"}
+    rows = []
+    for i, cell in enumerate(zip(best.effort, best.rule, strict=True)):
+        tokens, speed, eq7 = best.tokens_per_round, best.tokens_per_second, paper.get(cell)
+        rows.append((
             f"{best.effort[i]}",
             best.rule[i],
-            f"{best.tokens_per_round.predicted[i]:.2f}",
-            f"{best.tokens_per_round.measured[i]:.2f}",
-            _error(best.tokens_per_round.relative[i]),
-            f"{_percent(best.tokens_per_round.spread[i])}",
-            _number(best.tokens_per_second.predicted[i], 0),
-            _number(best.tokens_per_second.measured[i], 0),
-            _error(best.tokens_per_second.relative[i]),
-        )
-        for i in range(len(best))
-    ]
-    header = ("K", "rule", "tok/round", "measured", "error", "its spread", "tok/s", "measured", "error")
+            f"{tokens.predicted[i]:.2f}",
+            f"{tokens.measured[i]:.2f}",
+            _error(tokens.relative[i]),
+            f"{_percent(tokens.spread[i])}",
+            _number(speed.predicted[i], 0),
+            _number(speed.measured[i], 0),
+            _error(speed.relative[i]),
+            "-" if eq7 is None else _error(plain.tokens_per_second.relative[eq7]),
+        ))  # fmt: skip
+    header = ("K", "rule", "tok/round", "measured", "error", "its spread", "tok/s", "measured", "error", "of Eq. 7")
     return "\n".join([
         f"\nPrediction of {calibrated} against measurement ({MODELS[best.model]}):",
         table(header, rows),
