@@ -15,6 +15,7 @@ from figures import cactus, figure3, figure4, figure6, rules, style
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration
 from theory.measurements import Measurements
+from theory.models import predict_best
 from theory.prediction import predict
 from theory.rounds import Rounds
 
@@ -38,11 +39,12 @@ def main(argv: list[str] | None = None) -> int:
         calibration = Calibration.from_json(settings.calibration / "calibration.json")
         rounds = Rounds.read(settings.calibration / "rounds.parquet")
         measurements = Measurements.read(settings.sweep / "measurements.parquet")
-        prediction = predict(calibration, [LinearAcceptance(leniency=step / 10) for step in range(11)])
+        leniencies = [LinearAcceptance(leniency=step / 10) for step in range(11)]
+        prediction, replayed = predict(calibration, leniencies), predict_best(calibration, rounds, leniencies)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    drawn = {"figure3": figure3.draw(prediction, measurements), "figure4": figure4.draw(measurements)}
+    drawn = {"figure3": figure3.draw(prediction, measurements, replayed), "figure4": figure4.draw(measurements)}
     drawn |= {"cactus": cactus.draw(), "rules": rules.draw(rounds)}
     if calibration.latency is not None:
         drawn["figure6"] = figure6.draw(rounds, calibration.latency)

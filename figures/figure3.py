@@ -20,8 +20,11 @@ _ACCEPTANCE = "acceptance rate"
 _SPEED = "tokens per second"
 
 
-def draw(prediction: Prediction, measurements: Measurements) -> Figure:
-    """Four panels: (a, b) acceptance, (c, d) throughput; theory left, linear acceptance as measured right."""
+def draw(prediction: Prediction, measurements: Measurements, replayed: Prediction | None = None) -> Figure:
+    """Four panels: (a, b) acceptance, (c, d) throughput; theory left, linear acceptance as measured right.
+
+    A prediction that replays recorded rounds is drawn through the measured points, as dashed lines.
+    """
     figure, axes = style.new_figure(2, 2)
     linear = (measurements.effort > 0) & np.char.startswith(measurements.rule, "linear:")
     measured = measurements.select(linear)
@@ -33,8 +36,10 @@ def draw(prediction: Prediction, measurements: Measurements) -> Figure:
         _lines(theory_axis, prediction.effort, prediction.agreement, getattr(prediction, name), label)
         error = NORMAL_QUANTILE * getattr(measured, f"{name}_se")
         _lines(measured_axis, measured.effort, measured.agreement, getattr(measured, name), label, error=error)
+        if replayed is not None:
+            _dashes(measured_axis, replayed, name)
         theory_axis.set_title("theory")
-        measured_axis.set_title("measured")
+        measured_axis.set_title("measured" if replayed is None else "measured; dashed: replay")
         _share_limits(theory_axis, measured_axis)
     style.letter(axes)
     axes[0].legend(title="effort")
@@ -76,6 +81,15 @@ def _lines(axis: Axes, efforts: Numbers, x: Numbers, y: Numbers, label: str, *, 
         )
     axis.set_xlabel(_AGREEMENT)
     axis.set_ylabel(label)
+
+
+def _dashes(axis: Axes, prediction: Prediction, name: str) -> None:
+    """One dashed line per effort, without markers."""
+    linear = np.char.startswith(prediction.rule, "linear:")
+    for effort, colour in style.effort_colours(prediction.effort).items():
+        rows = np.flatnonzero(linear & (prediction.effort == effort))
+        rows = rows[np.argsort(prediction.agreement[rows])]
+        axis.plot(prediction.agreement[rows], getattr(prediction, name)[rows], "--", color=colour, linewidth=1.2)
 
 
 def _share_limits(*axes: Axes) -> None:

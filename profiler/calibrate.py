@@ -27,8 +27,8 @@ from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
 from theory.acceptance import LinearAcceptance
 from theory.calibration import calibrate
+from theory.models import predict_best
 from theory.planner import recommend
-from theory.prediction import predict
 
 LOSSLESS = LinearAcceptance(leniency=0.0)
 LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
@@ -95,13 +95,7 @@ def main(argv: list[str] | None = None) -> None:
         exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),
     )
     calibration.to_json(run.path / "calibration.json")
-    prediction = predict(
-        calibration,
-        [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES],
-        model="replay" if anchor is None else "anchored",
-        rounds=rounds,
-        overhead=True,
-    )
+    prediction = predict_best(calibration, rounds, [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES])
     prediction.to_json(run.path / "prediction.json")
     print(summary.calibration(calibration))
     print(summary.frontier(prediction))

@@ -14,6 +14,20 @@ def best_model(rounds: Rounds) -> Model:
     return "anchored" if (rounds.rule != LOSSLESS.label).any() else "replay"
 
 
+def predict_best(
+    calibration: Calibration, rounds: Rounds, rules: Sequence[Rule], *, resamples: int = 1000
+) -> Prediction:
+    """Predict by the model that assumes least, with the time outside the two forwards where it was measured."""
+    return predict(
+        calibration,
+        rules,
+        model=best_model(rounds),
+        rounds=rounds,
+        overhead=_overhead(calibration),
+        resamples=resamples,
+    )
+
+
 def predict_by_all(
     calibration: Calibration, rounds: Rounds, rules: Sequence[Rule], *, resamples: int = 1000
 ) -> dict[Model, Prediction]:
@@ -33,13 +47,16 @@ def predict_by_all(
     """
     ratio = [rule for rule in rules if isinstance(rule, RatioRule)]
     linear = [rule for rule in ratio if isinstance(rule, LinearAcceptance)]
-    overhead = calibration.latency is not None and calibration.latency.overhead_seconds is not None
     supported: list[Model] = ["position", "replay"]
     if best_model(rounds) == "anchored":
         supported.append("anchored")
     predictions: dict[Model, Prediction] = {"iid": predict(calibration, linear)} if linear else {}
     for model in supported if ratio else []:
         predictions[model] = predict(
-            calibration, ratio, model=model, rounds=rounds, overhead=overhead, resamples=resamples
+            calibration, ratio, model=model, rounds=rounds, overhead=_overhead(calibration), resamples=resamples
         )
     return predictions
+
+
+def _overhead(calibration: Calibration) -> bool:
+    return calibration.latency is not None and calibration.latency.overhead_seconds is not None

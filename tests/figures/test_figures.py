@@ -55,6 +55,20 @@ def measurements() -> Measurements:
     return measure(Rounds.concatenate(rounds), type(requests[0]).concatenate(requests))
 
 
+def test_figure_3_draws_the_replay_through_the_measured_points(calibration, measurements):
+    prediction, replayed = predict(calibration, RULES), predict_divergence({1: 0.3}, RULES, block_size=4)
+    plain, dashed = figure3.draw(prediction, measurements), figure3.draw(prediction, measurements, replayed)
+    left, right = dashed.axes[:2]
+
+    assert not [line for line in left.lines if line.get_linestyle() == "--"]
+    (line,) = [line for line in right.lines if line.get_linestyle() == "--"]
+    order = np.argsort(replayed.agreement)
+    np.testing.assert_array_equal(line.get_xdata(), replayed.agreement[order])
+    np.testing.assert_array_equal(line.get_ydata(), replayed.acceptance_rate[order])
+    assert "dashed" in right.get_title(loc="left")
+    assert "dashed" not in plain.axes[1].get_title(loc="left")
+
+
 def test_figure3_has_four_lettered_panels_with_a_line_for_each_effort(
     calibration: Calibration, measurements: Measurements
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.recordings import record_breaking_pair
 from theory.acceptance import CactusAcceptance, CoupledAcceptance, LinearAcceptance
 from theory.calibration import calibrate
-from theory.models import best_model, predict_by_all
+from theory.models import best_model, predict_best, predict_by_all
 from theory.replay import LOSSLESS
 from theory.rounds import Rounds
 
@@ -55,3 +55,13 @@ def test_overhead_is_added_where_it_was_measured_but_for_equation_7():
 
     assert seconds["iid"] == pytest.approx(0.3)
     assert seconds["position"] == pytest.approx(0.4)
+
+
+def test_the_best_prediction_is_the_last_of_all():
+    rounds = recorded(LOSSLESS, LinearAcceptance(leniency=1))
+    calibration = calibrate(rounds, block_size=3, token_limit=10, identity={}, exactness=("joint",))
+    best = predict_best(calibration, rounds, RULES[:2], resamples=5)
+    last = list(predict_by_all(calibration, rounds, RULES, resamples=5).values())[-1]
+
+    assert best.model == "anchored"
+    np.testing.assert_array_equal(best.tokens_per_round, last.tokens_per_round)
