@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.profiler.pairs.test_random_weights import small as small
+from tests.profiler.pairs.test_named import write as write  # a fixture
 from theory.calibration import Calibration
 
 ROOT = Path(__file__).parents[1]
@@ -17,15 +17,17 @@ def run(**environment):
     return subprocess.run(command, check=False, env=settings | environment, capture_output=True, text=True, timeout=200)
 
 
-def test_the_gpu_check_writes_a_calibration_of_times_for_each_pair(small, tmp_path):
+def test_the_gpu_check_writes_a_calibration_of_times_for_a_pair(write, tmp_path):
+    """The second of its two pairs, shrunk: a fixed number of steps, four efforts."""
     out = tmp_path / "out"
-    done = run(PAIRS=str(small(block=0)), OUT=str(out), PROMPTS="1", ROUNDS="2")
+    done = run(PAIRS=str(write("sdar-8b-qwen3-8b")), OUT=str(out), PROMPTS="1", ROUNDS="2")
 
     assert done.returncode == 0, done.stderr
-    calibration = Calibration.from_json(out / "small.json")
-    assert calibration.latency.verify_seconds > 0
-    assert calibration.divergence == (None, None)
-    assert "Lower bounds" in (out / "small.txt").read_text()
+    calibration = Calibration.from_json(out / "sdar-8b-qwen3-8b.json")
+    assert calibration.efforts == (1, 2, 4, 8)
+    assert calibration.latency.draft_slope_seconds is not None
+    assert calibration.divergence == (None,) * 4
+    assert "Lower bounds" in (out / "sdar-8b-qwen3-8b.txt").read_text()
 
 
 def test_the_gpu_check_says_so_if_a_pair_fails(tmp_path):

@@ -1,6 +1,5 @@
 """Every named pair runs as its description says, on models of its architecture shrunk to a few thousand parameters."""
 
-import importlib.util
 import json
 import tomllib
 
@@ -73,8 +72,6 @@ def test_a_shrunk_description_differs_in_its_token_limit_alone(write):
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_pair_is_timed_at_every_effort_without_its_checkpoints(name, write, tmp_path, capsys):
     spec = pairs.read(name)
-    if importlib.util.find_spec(f"profiler.drafters.{spec.drafter.family}") is None:
-        pytest.skip(f"drafters of the family {spec.drafter.family} are not built yet")
     efforts = tuple(effort for effort in spec.efforts if effort <= 8)
     command = Command(calibrate.main, write(name), tmp_path / "results", capsys)
     options = ("--efforts", ",".join(map(str, efforts)), *(("--block-size", "8") if spec.block_size > 8 else ()))

@@ -3,8 +3,11 @@
 import json
 
 import pytest
+import torch
+from transformers import Qwen3Config
 
 from profiler import pairs
+from profiler.drafters.feature_backbone import DSparkModel, FeatureBackbone
 from profiler.pairs import needs, prompting
 from theory.acceptance import CactusAcceptance, LinearAcceptance
 from theory.roofline import H100, H200
@@ -146,3 +149,13 @@ def test_a_pair_without_a_config_has_no_bounds(tiny_pair_file, tmp_path):
     with pytest.raises(ValueError, match=r"mine: .*config.json must exist to know the shape of 'drafter'"):
         needs.bounds(pairs.read(str(path)), H200)
     assert needs.memory_bytes(pairs.read(str(tiny_pair_file))) > 0
+
+
+@pytest.mark.parametrize(("name", "network"), [("dflash-qwen3-8b", FeatureBackbone), ("dspark-qwen3-8b", DSparkModel)])
+def test_shapes_of_feature_drafters_are_those_of_their_networks(name, network):
+    spec = pairs.read(name)
+    config = Qwen3Config.from_dict(json.loads((spec.folder / spec.drafter.config).read_text()))
+    with torch.device("meta"):
+        model = network(config)
+
+    assert needs.shapes(spec)[0].parameters == sum(weights.numel() for weights in model.parameters())
