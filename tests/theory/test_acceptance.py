@@ -213,6 +213,8 @@ class TestRaisedProbability:
     @example(0.125, 1e-83)
     @example(0.5, 5e-324)
     @example(1e-270, 1e-291)
+    @example(0.5, 1.5e-28)  # the rise is 64 eps
+    @example(0.03990868135475339, 0.7760084388006852)  # six steps are not enough
     def test_the_root_lies_within_rounding_of_fifty_digit_arithmetic(self, p, share):
         budget = -math.log(p) * share
         gamma = float(raised_probability(np.float64(p), budget))
