@@ -51,6 +51,19 @@ def frontier(prediction: Prediction) -> str:
     return "\n".join([f"\nPredicted frontier ({MODELS[prediction.model]}):", table(header, rows)])
 
 
+def precision(prediction: Prediction) -> str:
+    """How well the worst tokens per round is known, and what twice as well would take."""
+    reach = prediction.precision
+    if np.isnan(reach).any():
+        return "\nOne prompt shows no spread: record more to know how far the predictions can be trusted."
+    worst = int(np.argmax(reach))
+    prompts = int(prediction.prompts[worst])
+    return (
+        f"\nTokens per round are known to +- {_percent(float(reach[worst]))} or better (95 %) from {prompts} prompts, "
+        f"worst at K = {prediction.effort[worst]}, {prediction.rule[worst]}; half as much would take {4 * prompts}."
+    )
+
+
 def recommendation(choice: Recommendation) -> str:
     """The recommended setting in words."""
     return f"\nRecommended: K = {choice.effort}, {choice.rule}. {choice.reason}"

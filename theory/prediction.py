@@ -8,12 +8,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from theory import recorded, strict_json
+from theory import recorded, strict_json, universal
 from theory.acceptance import LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.estimates import bootstrap_interval
-from theory.latency import rounds_per_request, tokens_per_second
-from theory.proposition1 import accepted_length_law, tokens_per_round
+from theory.latency import tokens_per_second
 from theory.rounds import Rounds
 from theory.tables import StrPath, replacing
 
@@ -77,6 +76,11 @@ class Prediction:
         with replacing(path) as partial:
             partial.write_text(strict_json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """Half-width of the interval of tokens per round, relative to it, (M,)."""
+        return (self.tokens_per_round_high - self.tokens_per_round_low) / 2 / self.tokens_per_round
+
     def require_precision(self, precision: float) -> None:
         """Raise unless every tokens per round is known to within ``precision``, a relative half-width at 95 %.
 
@@ -85,7 +89,7 @@ class Prediction:
         ValueError
             Too few prompts, with the worst estimate and the number of prompts that it would take.
         """
-        reach = (self.tokens_per_round_high - self.tokens_per_round_low) / 2 / self.tokens_per_round
+        reach = self.precision
         if np.isnan(reach).any():
             raise ValueError("`prediction` must have intervals, got NaN: one prompt has no spread; record more prompts")
         worst = int(np.argmax(reach))
@@ -160,9 +164,9 @@ def predict(
         resamples=resamples,
         rng=np.random.default_rng(seed),
     )
-    length = draws.pop("tokens_per_request")
-    speed = tokens_per_second(draws["tokens_per_round"], np.repeat(seconds, len(rules)))
-    draws |= {"tokens_per_second": speed, "seconds_per_request": length / speed}
+    cost = np.repeat(seconds, len(rules))
+    draws["tokens_per_second"] = tokens_per_second(draws["tokens_per_round"], cost)
+    draws["seconds_per_request"] = draws.pop("rounds_per_request") * cost
     return _with_intervals(model, calibration.efforts, rules, draws, prompts)
 
 
@@ -221,21 +225,12 @@ def _predict_iid(
     """Eq. 6-7 for every effort and rule; `divergences` are d_K and the two ends of its interval."""
     leniencies = np.tile([_leniency(rule) for rule in rules], len(efforts))
     seconds = np.repeat(round_seconds, len(rules))
-
-    def quantities(divergence: Sequence[float | None]) -> dict[str, NDArray[np.float64]]:
-        d = np.repeat(np.array(divergence, dtype=float), len(rules))
-        acceptance_rate = 1 - (1 - leniencies) * d
-        tokens = tokens_per_round(acceptance_rate, block_size)
-        speed = tokens_per_second(tokens, seconds)
-        return {
-            "acceptance_rate": acceptance_rate,
-            "agreement": 1 - leniencies * d,
-            "tokens_per_round": tokens,
-            "tokens_per_second": speed,
-            "seconds_per_request": _rounds_per_request(acceptance_rate, block_size, length) * seconds,
-        }
-
-    expected, *bounds = (quantities(each) for each in divergences)
+    expected, *bounds = (
+        universal.quantities(
+            np.repeat(np.array(each, dtype=float), len(rules)), leniencies, seconds, block_size, length
+        )
+        for each in divergences
+    )
     low = {f"{name}_low": np.minimum(bounds[0][name], bounds[1][name]) for name in expected}
     high = {f"{name}_high": np.maximum(bounds[0][name], bounds[1][name]) for name in expected}
     columns: dict[str, Any] = {**expected, **low, **high}
@@ -290,13 +285,3 @@ def _round_seconds(calibration: Calibration, rounds: Rounds | None, *, overhead:
             block, context = rounds.drafted[rows].mean(), rounds.prefix_length[rows].mean()
             lengths[effort] = {"block": float(block), "context": float(context)}
     return np.array([latency.round_seconds(effort, **lengths[effort], overhead=overhead) for effort in lengths])
-
-
-def _rounds_per_request(acceptance_rate: NDArray[np.float64], block_size: int, length: float) -> NDArray[np.float64]:
-    """Rounds of a text of this mean length, its last round cut; between whole lengths on the line through them."""
-    if math.isnan(length):
-        return np.full_like(acceptance_rate, math.nan)
-    law = accepted_length_law(acceptance_rate, block_size)
-    whole = math.floor(length)
-    fewer, more = rounds_per_request(law, [whole]), rounds_per_request(law, [whole + 1])
-    return np.asarray(fewer + (length - whole) * (more - fewer))

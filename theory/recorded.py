@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from theory.acceptance import LinearAcceptance, Rule, parse_rule
 from theory.anchors import blend, familiar_tokens
 from theory.estimates import bootstrap_weights
+from theory.latency import rounds_per_request
 from theory.replay import LOSSLESS, deviation, replay, tests_ratio
 from theory.rounds import Rounds
 
-NAMES = ("acceptance_rate", "agreement", "tokens_per_round", "tokens_per_request")
+NAMES = ("acceptance_rate", "agreement", "tokens_per_round", "rounds_per_request")
 Draws = NDArray[np.float64]
 
 
@@ -50,6 +51,7 @@ def estimate(
     recordings = [LOSSLESS.label, anchor_rule(rounds).label] if model == "anchored" else [LOSSLESS.label]
     tables = [rounds.select(rounds.rule == label) for label in recordings]
     lengths = [_tokens_per_request(resampler, table) for table in tables]
+    texts = _finished_lengths(tables[0])
     draws, prompts = [], []
     for effort in efforts:
         cells = [table.select(table.effort == effort) for table in tables]
@@ -66,7 +68,7 @@ def estimate(
 
         for rule in rules:
             if model == "position":
-                draws.append(np.column_stack([_by_position(resampler, cells[0], rule, block_size), lengths[0]]))
+                draws.append(_by_position(resampler, cells[0], rule, block_size, texts))
             elif model == "replay":
                 draws.append(_quantities(means(rule)[0]))
             else:
@@ -101,13 +103,15 @@ def _familiar(resampler: Resampler, lossless: Rounds, rule: Rule) -> Draws:
 
 def _quantities(means: Draws) -> Draws:
     reached, accepted, spent, emitted, length = means.T
-    return np.stack([_quotient(accepted, reached), 1 - _quotient(spent, reached), emitted, length], axis=1)
+    rounds = length / emitted  # the last one of a request, cut, is among those that the mean is taken over
+    return np.stack([_quotient(accepted, reached), 1 - _quotient(spent, reached), emitted, rounds], axis=1)
 
 
-def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int) -> Draws:
-    """Acceptance rate, agreement and tokens per round with one independent rate for each slot, (R + 1, 3).
+def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int, texts: NDArray[np.int64]) -> Draws:
+    """The quantities with one independent rate for each slot of whole blocks, (R + 1, 4).
 
-    A slot that no round of a resample reached takes the rate of all slots together.
+    A slot that no round of a resample reached takes the rate of all slots together. Rounds per request are those that
+    texts of the recorded lengths take, the last one cut.
     """
     spent = deviation(cell, rule)
     if isinstance(rule, LinearAcceptance):
@@ -123,15 +127,28 @@ def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int
     survival = np.cumprod(rate, axis=1)
     arrival = np.concatenate([np.ones((len(rate), 1)), survival[:, :-1]], axis=1)
     tested = arrival.sum(axis=1)
-    return np.stack(
-        [survival.sum(axis=1) / tested, 1 - (arrival * cost).sum(axis=1) / tested, 1 + survival.sum(axis=1)], axis=1
-    )
+    law = arrival - survival, survival[:, -1:]
+    rounds = rounds_per_request(np.concatenate(law, axis=1), texts) if texts.size else np.full(len(rate), np.nan)
+    agreement = 1 - (arrival * cost).sum(axis=1) / tested
+    return np.stack([survival.sum(axis=1) / tested, agreement, 1 + survival.sum(axis=1), rounds], axis=1)
+
+
+def _finished_lengths(rounds: Rounds) -> NDArray[np.int64]:
+    """Tokens of each finished text, over all efforts."""
+    request, finished = _requests(rounds)
+    _, member = np.unique(request[finished], return_inverse=True)
+    return np.bincount(member, weights=rounds.emitted[finished]).astype(int)
+
+
+def _requests(rounds: Rounds) -> tuple[NDArray[np.str_], NDArray[np.bool_]]:
+    """A name for the request of each round, and whether it was finished."""
+    request = np.char.add(np.char.add(rounds.prompt, "/"), rounds.effort.astype(str))
+    return request, np.isin(request, request[rounds.ended != ""])
 
 
 def _tokens_per_request(resampler: Resampler, rounds: Rounds) -> Draws:
     """Mean length of a finished text over all efforts, (R + 1,); NaN where none was finished."""
-    request = np.char.add(np.char.add(rounds.prompt, "/"), rounds.effort.astype(str))
-    finished = np.isin(request, request[rounds.ended != ""])
+    _, finished = _requests(rounds)
     columns = np.stack([finished * rounds.emitted, rounds.ended != ""], axis=1)
     sums = resampler.sums(rounds.prompt, columns.astype(float))
     return _quotient(sums[:, 0], sums[:, 1])

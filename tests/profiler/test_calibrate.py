@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import jsonschema
@@ -61,6 +62,14 @@ def test_a_recorded_calibration_fits_its_schema_and_gives_a_report(command):
     jsonschema.Draft202012Validator(schema).validate(json.loads((run / "calibration.json").read_text()))
     assert report.main([str(run)]) == 0
     assert "Recommendation" in (run / "report.html").read_text()
+
+
+def test_too_few_prompts_for_the_asked_precision_end_with_the_number_needed(command):
+    error = command(*FEW, "--precision", "0.001", code=2)
+
+    assert re.search(r"tokens per round \+- .* from 2 prompts; need \+- 0.1%: record \d+", error)
+    assert (command.run("mine") / "prediction.json").exists()
+    assert "known to +- " in command(*FEW, "--precision", "10000")
 
 
 def test_without_an_anchor_leniency_0_is_replayed(command):
@@ -184,10 +193,9 @@ def test_help_names_every_option(capsys):
         calibrate.main(["--help"])
 
     printed = capsys.readouterr().out
-    options = (
-        "pair efforts prompts device order block-size out run fresh allow-mixed seed anchor-leniency minimum-agreement"
-    )
-    assert all(f"--{option}" in printed for option in options.split())
+    shared = "pair efforts prompts device order block-size out run fresh allow-mixed seed"
+    own = "anchor-leniency precision minimum-agreement"
+    assert all(f"--{option}" in printed for option in f"{shared} {own}".split())
     assert "python -m profiler.calibrate" in printed
 
 

@@ -121,6 +121,19 @@ def test_tokens_per_request_are_those_of_finished_texts():
     assert np.isnan(unfinished.seconds_per_request[0])
 
 
+def test_rates_by_position_take_whole_rounds_to_the_end_of_a_text():
+    """Both texts have 3 tokens. With chances .7 and .8, a round adds 1, 2 or 3 with .3, .14 and .56."""
+    divergence = [[0.2, 0.2], [0.2, 0.9], [0.5, 0.2]]
+    rounds = finished(divergence=divergence, draft_seconds=[0.1] * 3, verify_seconds=[0.4] * 3)
+    prediction = predicted(rounds, [LOSSLESS], model="position")
+    one, two = 1, 1 + 0.3
+
+    assert prediction.tokens_per_round[0] == pytest.approx(0.3 + 2 * 0.14 + 3 * 0.56)
+    assert prediction.seconds_per_request[0] == pytest.approx(0.5 * (1 + 0.3 * two + 0.14 * one))
+    unfinished = predicted(finished(ended=["", "", ""]), [LOSSLESS], model="position")
+    assert np.isnan(unfinished.seconds_per_request[0])
+
+
 def test_too_few_prompts_are_reported_with_the_number_needed():
     rounds = record_pair(P, Q, 8, 5, 3, np.random.default_rng(7), LOSSLESS)
     prediction = predicted(rounds, RULES, model="replay", resamples=500)
