@@ -311,6 +311,8 @@ class TestRaisedProbability:
 
         np.testing.assert_allclose(result, [0, 0.16, 0.6, 1], rtol=8 * EPS)
         assert float(raised_probability_taylor(np.float64(0.5), 8)) == 1
+        rule = CactusAcceptance(budget=0.02, solver="taylor")
+        assert np.asarray(rule.probability(p, p * 0 + 0.8)).tolist() == pytest.approx([0, 0.2, 0.75, 1])
 
     @given(st.floats(0.5, 1, exclude_max=True), strategies.budgets)
     def test_taylor_is_an_upper_bound_from_one_half_on(self, p, budget):
@@ -360,5 +362,5 @@ class TestSettings:
         "label", [f"{kind}{rest}" for kind, rest in product(("linear", "cactus", "other"), ("", ":", ":x", ":nan"))]
     )
     def test_unreadable_labels(self, label):
-        with pytest.raises(ValueError, match="`label` must be linear:LENIENCY"):
+        with pytest.raises(ValueError, match=r"^`label` must be linear:LENIENCY"):
             parse_rule(label)

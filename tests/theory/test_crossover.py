@@ -79,6 +79,17 @@ class TestPayingDeviations:
         assert (float(first), float(last)) == (0, pytest.approx(2 / 1.125 - 1.5, abs=RESOLUTION))
         assert (float(inside[0]), float(inside[1])) == (0, pytest.approx(1 / 6, abs=RESOLUTION))
 
+    @pytest.mark.parametrize("block_size", [4, math.inf])
+    def test_the_unit_of_time_does_not_matter(self, block_size):
+        seconds = paying_deviations(0.9, 1.0, 0.4, 2.5, block_size)
+        milliseconds = paying_deviations(0.9, 1000.0, 0.4, 2500.0, block_size)
+
+        assert 0 < seconds[0] < seconds[1]
+        np.testing.assert_allclose(milliseconds, seconds, atol=RESOLUTION)
+
+    def test_a_draw_does_not_pay(self):
+        assert np.isnan(paying_deviations(1.0, 1.0, 0.5, 1.5, 1)).all()
+
     def test_a_gain_that_peaks_inside(self):
         """Two drafted tokens: the next effort pays from the middle of the range on, and not to its own end."""
         first, last = paying_deviations(0.95, 1.0, 0.85, 1.12, 2)
@@ -238,6 +249,7 @@ class TestEdges:
         for call in (
             lambda: tokens_at_deviation(0, divergence, 4),
             lambda: largest_gain(0.5, divergence, 4),
+            lambda: largest_gain(divergence, 0.5, 4),
             lambda: paying_deviations(divergence, 1, 0.5, 2, 4),
             lambda: paying_deviations(0.5, 1, divergence, 2, 4),
             lambda: owns_whole_frontier(np.array([0.5, divergence]), np.array([1, 2]), 4),
