@@ -82,7 +82,7 @@ def verified_law(rule: VerificationRule, p: Array, proposals: Array, weights: Ar
     proposals, weights : (M, V), (M,)
         Values that Q takes, and their probabilities.
     """
-    xp = array_namespace(weights)
+    xp = array_namespace(p, proposals, weights)
     return xp.sum(weights[:, None] * emitted_law(rule, p, proposals), axis=0)
 
 
