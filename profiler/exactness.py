@@ -30,6 +30,9 @@ from theory.exactness import Bias, Price, cross_fitted_distance
 from theory.proposition2 import Exactness, Trajectories, text_law, verifier_law
 
 LOSSLESS, COUPLED = LinearAcceptance(leniency=0), CoupledAcceptance()
+SURE = 0.9
+"""A next token that is likelier leaves nothing to bias."""
+
 Law = NDArray[np.float64]
 
 
@@ -41,17 +44,24 @@ def with_order(pair: Pair, order: Order) -> Pair:
     return replace(pair, drafter=drafter)
 
 
-def random_prefixes(pair: Pair, prompts: Sequence[list[int]], *, seed: int) -> list[list[int]]:
-    """Each prompt with a part of the verifier's own answer, cut at random at least two tokens before its end.
+@torch.inference_mode()
+def open_prefixes(pair: Pair, prompts: Sequence[list[int]], *, seed: int) -> list[list[int]]:
+    """Each prompt with a part of the verifier's own answer, cut at random where no next token has more than `SURE`.
 
-    Coupled verification writes the answer, at the speed of drafting.
+    Where the next token is certain no rule can be biased. The cut leaves two tokens of the answer at least; prompts
+    without an open place are left out. Coupled verification writes the answers, at the speed of drafting.
     """
     rng, prefixes = np.random.default_rng(seed), []
     for request, prompt in enumerate(prompts):
         answer: list[int] = []
         for each in _rounds(pair, prompt, max(pair.spec.efforts), COUPLED, Streams(seed=seed, request=request)):
             answer += each.tokens
-        prefixes.append([*prompt, *answer[: rng.integers(max(len(answer) - 1, 1))]])
+        text = torch.tensor([*prompt, *answer], device=pair.device)
+        pair.verifier.start(text[: len(prompt)])
+        laws = pair.verifier.score(text[len(prompt) - 1 : len(prompt)], text[len(prompt) :])
+        places = np.flatnonzero(laws[: len(answer) - 1].amax(dim=-1).cpu().numpy() < SURE)
+        if places.size:
+            prefixes.append([*prompt, *answer[: rng.choice(places)]])
     return prefixes
 
 

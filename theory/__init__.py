@@ -1,8 +1,8 @@
 """The mathematics of diffusion drafting, from recorded rounds to a predicted frontier, without a deep-learning library.
 
-The modules read from the bottom up: distances, acceptance, proposition1 (the paper's formulas on arrays of any kind);
-theorem1, law_check, proposition2, toys, mistakes (what verification keeps, and how a check finds that it does not);
-estimates, strict_json, tables (uncertainty and files); rounds, verifier_time, latency, calibration, replay, anchors,
-recorded, prediction, frontier, measurements, planner, routing, comparison, assumptions (from a recording to a
-recommendation, and to its error); export (for other programs).
+The modules read from the bottom up: distances, coupled, acceptance, proposition1 (the paper's formulas on arrays of any
+kind); theorem1, law_check, proposition2, exactness, toys, mistakes (what verification keeps, and how a check finds that
+it does not); estimates, strict_json, tables (uncertainty and files); rounds, verifier_time, latency, calibration,
+replay, anchors, recorded, prediction, frontier, measurements, planner, routing, comparison, assumptions (from a
+recording to a recommendation, and to its error); export (for other programs).
 """

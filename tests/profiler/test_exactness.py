@@ -87,6 +87,7 @@ def test_the_bias_is_the_enumerated_one_and_none_where_the_order_is_exact(script
     assert expected[3].min() > 0.075
     np.testing.assert_allclose(table.pair, expected, atol=0.025)
     np.testing.assert_allclose(table.first, 0, atol=0.025)
+    np.testing.assert_allclose(table.pair.mean(axis=1), expected.mean(axis=1), atol=0.01)
 
 
 def test_commits_by_drawn_value_bias_the_first_token_and_the_second_is_not_told():
@@ -127,11 +128,11 @@ def test_an_order_is_changed_in_a_copy(tiny_pair):
     assert changed.verifier is tiny_pair.verifier
 
 
-def test_prefixes_are_prompts_with_a_part_of_the_verifiers_own_answer(tiny_pair):
+def test_prefixes_are_prompts_with_a_part_of_the_verifiers_own_answer_up_to_an_open_place(tiny_pair):
     pair = replace(tiny_pair, stop_ids=frozenset())
     prompts = [prompt_ids(pair)[:length] for length in (4, 7, 9)]
 
-    prefixes = exactness.random_prefixes(pair, prompts, seed=5)
+    prefixes = exactness.open_prefixes(pair, prompts, seed=5)
 
     for request, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True)):
         streams = Streams(seed=5, request=request)
@@ -143,7 +144,19 @@ def test_prefixes_are_prompts_with_a_part_of_the_verifiers_own_answer(tiny_pair)
         assert prefix[: len(prompt)] == prompt
         assert prefix[len(prompt) :] == alone[: len(prefix) - len(prompt)]
         assert len(prefix) <= len(prompt) + 22
+        assert exactness.own_laws(pair, prefix)[0].max() < exactness.SURE
     assert len({len(prefix) - len(prompt) for prompt, prefix in zip(prompts, prefixes, strict=True)}) > 1
+
+
+def test_places_where_the_next_token_is_sure_are_passed_over():
+    """Only what follows token 1 is open; a text that never comes there gives no prefix."""
+    law = torch.tensor([[0, 1.0, 0], [0, 0.5, 0.5], [0, 0, 1.0]])
+    pair = pair_of(OneStepDrafter(law[[0]]), MarkovVerifier(law), vocabulary_size=3, block_size=1, token_limit=9)
+
+    prefixes = exactness.open_prefixes(pair, [[0], [2], [1]], seed=1)
+
+    assert len(prefixes) == 2
+    assert {prefix[-1] for prefix in prefixes} == {1}
 
 
 @pytest.mark.parametrize(("order", "effort"), [("left_to_right", 1), ("left_to_right", 4), ("margin", 1)])
