@@ -14,6 +14,8 @@ from profiler.noise import Noise
 from profiler.sampling import Sampling
 from theory import proposition2
 
+_JUDGED_UNTEMPERED: tuple[commit.Order, ...] = ("entropy", "margin", "max_probability")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Canvas:
@@ -82,6 +84,8 @@ class Canvas:
         if last:
             return masked
         drawn_probs = step_probs.gather(-1, drawn[:, None])[:, 0]
-        judged = step_probs if self.warped_scores or self.order in commit.THRESHOLDS else logits.softmax(dim=-1)
+        judged = step_probs
+        if self.order in _JUDGED_UNTEMPERED and not self.warped_scores:
+            judged = logits.softmax(dim=-1)
         scores = commit.slot_scores(self.order, judged, drawn_probs)
         return commit.choose_slots(self.order, scores, masked, count=count, confidence=self.confidence, last=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ class Checkpoints:
 
     def tokenizer(self, model: ModelSpec) -> PreTrainedTokenizerBase:
         """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
+        if model.tokenizer:
+            model = dataclasses.replace(model, checkpoint=model.tokenizer, revision="main", tokenizer="")
         try:
             return PreTrainedTokenizerFast.from_pretrained(self.location(model), revision=model.revision)
         except (OSError, ValueError) as error:

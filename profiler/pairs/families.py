@@ -17,10 +17,12 @@ class ModelSpec:
     """A checkpoint (a folder beside the TOML file, any folder, or a hub name) and how it is sampled.
 
     ``config`` is a copy of the checkpoint's config.json beside the TOML file: its shape is then known without a hub.
+    ``tokenizer`` is the checkpoint whose tokenizer it uses, for one that comes without a tokenizer.json of its own.
     """
 
     checkpoint: str
     config: str = ""
+    tokenizer: str = ""
     revision: str = "main"
     dtype: Dtype = "float32"
     temperature: float = 1.0

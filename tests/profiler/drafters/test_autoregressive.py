@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler import pairs
-from profiler.decode import decode, decode_drafter_alone
+from profiler.decode import decode
 from profiler.drafters.autoregressive import AutoregressiveDrafter
 from profiler.sampling import Sampling, permitted_logits, probabilities
 from profiler.streams import Streams
@@ -135,15 +135,3 @@ def test_a_drafter_that_is_the_verifier_is_always_accepted(pair):
     assert [each.accepted for each in rounds] == [BLOCK] * 4
     assert max(distance for each in rounds for distance in each.divergence) < PASS_TOLERANCE
     assert [each.passes for each in rounds] == [BLOCK] * 4
-
-
-def test_alone_it_writes_its_own_text(pair):
-    blocks = decode_drafter_alone(
-        dataclasses.replace(pair, stop_ids=frozenset()),
-        PROMPT,
-        effort=1,
-        streams=Streams(seed=0, request=0),
-        token_limit=7,
-    )
-
-    assert [len(tokens) for tokens in blocks] == [3, 3, 1]

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from profiler import pairs
-from profiler.decode import decode
+from profiler.decode import decode, decode_drafter_alone
 from profiler.pairs.families import FAMILIES
 from profiler.streams import Streams
 from tests.profiler import tiny_checkpoints as tiny
 from tests.profiler.drafters.checks import LOSSLESS, PROMPT
+from tests.profiler.scripted import noise
 from theory.coupled import CoupledAcceptance
 
 BLOCK = 4
@@ -67,6 +68,33 @@ def test_a_pair_of_folders_decodes_at_each_of_its_efforts(kind, pair_file):
             assert each.drafted == len(each.p_drafted) == len(each.q_drafted) == len(each.commit_step) <= BLOCK
             assert min(each.q_drafted) > 0
             assert each.passes == (each.drafted if kind == "autoregressive" else max(each.commit_step) + 1)
+
+
+def test_a_family_that_needs_no_verifier_decodes_alone(kind, pair_file):
+    pair = dataclasses.replace(pairs.load(str(pair_file), device="cpu"), stop_ids=frozenset())
+    streams = Streams(seed=0, request=0)
+    for effort in KINDS[kind][3]:
+        alone = decode_drafter_alone(pair, PROMPT, effort=effort, streams=streams, token_limit=10)
+        if pair.spec.drafter.reads_verifier:
+            with pytest.raises(ValueError, match="cannot decode alone"):
+                next(alone)
+        else:
+            blocks = list(alone)
+            assert sum(map(len, blocks)) == 10
+            assert [len(block) for block in blocks] == {"block": [3, 4, 3]}.get(kind, [4, 4, 2])
+
+
+def test_in_half_precision_distributions_are_float32_all_the_same(kind, pair_file):
+    spec = pairs.read(str(pair_file))
+    models = {name: dataclasses.replace(getattr(spec, name), dtype="bfloat16") for name in ("drafter", "verifier")}
+    pair = pairs.load(dataclasses.replace(spec, **models), device="cpu")
+    pair.verifier.start(torch.tensor(PROMPT))
+    with torch.inference_mode():
+        draft = pair.drafter.draft(torch.tensor(PROMPT), block=3, effort=1, noise=noise(0, 1, 3))
+
+    assert draft.probs.dtype == torch.float32
+    assert (draft.probs.sum(-1) - 1).abs().max() < 1e-6
+    assert sum(len(each.tokens) for each in decoded(pair, 1)) == 14
 
 
 def test_coupled_verification_writes_one_text_whatever_drafts(kind, pair_file):

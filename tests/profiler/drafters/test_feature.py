@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from profiler import pairs
-from profiler.decode import decode, decode_drafter_alone
+from profiler.decode import decode
 from profiler.drafters.feature import DFlashDrafter, DSparkDrafter
 from profiler.drafters.feature_backbone import DSparkModel, FeatureBackbone
 from profiler.sampling import Sampling, permitted_logits, probabilities
@@ -166,11 +166,6 @@ def test_a_round_is_one_pass_of_each_model(pair, monkeypatch):
     assert [each.passes for each in rounds] == [1] * len(rounds)
     assert backbone.hidden.calls == len(rounds)
     assert model.forward.calls == len(rounds) + 1  # the prompt
-
-
-def test_it_cannot_decode_alone(pair):
-    with pytest.raises(ValueError, match="'feature' reads what the verifier computed; it cannot decode alone"):
-        next(decode_drafter_alone(pair, PROMPT, effort=1, streams=Streams(seed=0, request=0), token_limit=4))
 
 
 def test_a_text_that_the_verifier_has_not_read_is_refused(pair):

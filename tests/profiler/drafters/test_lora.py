@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from transformers import DynamicCache
 
 from profiler import pairs
-from profiler.decode import decode, decode_drafter_alone
+from profiler.decode import decode
 from profiler.drafters.lora import GatedAdapter, LoraDrafter
 from profiler.sampling import Sampling, permitted_logits, probabilities
 from profiler.streams import Streams
@@ -170,18 +170,6 @@ def test_two_tokens_of_a_two_step_draft_follow_the_verifiers_law(drafter):
     """Of a block of three, where the last two depend on proposals that were drawn over."""
     assert pair_law_p_value(drafter, effort=2, block=3, size=SIZE) > FALSE_ALARM
     assert pair_law_p_value(Liar(drafter), effort=2, block=3, size=SIZE, draws=100) < FALSE_ALARM
-
-
-def test_alone_it_writes_block_after_block(pair):
-    blocks = decode_drafter_alone(
-        dataclasses.replace(pair, stop_ids=frozenset()),
-        PROMPT,
-        effort=2,
-        streams=Streams(seed=0, request=0),
-        token_limit=6,
-    )
-
-    assert [len(tokens) for tokens in blocks] == [4, 2]
 
 
 def without(weights, part):

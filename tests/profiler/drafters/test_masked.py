@@ -340,11 +340,13 @@ def test_O11_nan_logits_reach_the_recorded_distribution(tiny_pair):
 
 @pytest.fixture(scope="module")
 def dream(tmp_path_factory):
-    """A pair whose drafter is built, set up and named as Dream is; both tokenizers end before its mask token."""
+    """A pair whose drafter is built, set up and named as Dream is: without a tokenizer.json of its own, and with a mask
+    token that the verifier's tokenizer ends before."""
     path = tiny.pair_file(
         tmp_path_factory.mktemp("dream"),
         """
         family = "masked"
+        tokenizer = "verifier"
         order = "entropy"
         schedule = "linear_time"
         warped_scores = true
@@ -358,6 +360,7 @@ def dream(tmp_path_factory):
         block_size=0,
     )
     tiny.name_own_code(path.parent / "drafter", "Dream", mask_token_id=tiny.MASK_ID)
+    (path.parent / "drafter/tokenizer.json").unlink()
     return pairs.load(str(path), device="cpu")
 
 

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,10 +5,8 @@ from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from profiler import pairs
-from profiler.decode import decode_drafter_alone
 from profiler.drafters.uniform import UniformDrafter
 from profiler.sampling import Sampling, permitted_logits, probabilities
-from profiler.streams import Streams
 from tests.profiler import tiny_checkpoints as tiny
 from tests.profiler.drafters.checks import (
     PASS_TOLERANCE,
@@ -146,15 +142,3 @@ def test_tokens_are_drawn_from_the_recorded_distributions(drafter):
 def test_two_tokens_of_a_two_step_draft_follow_the_verifiers_law(drafter):
     assert pair_law_p_value(drafter, effort=2, block=2, size=SIZE) > FALSE_ALARM
     assert pair_law_p_value(Liar(drafter), effort=2, block=2, size=SIZE, draws=100) < FALSE_ALARM
-
-
-def test_alone_it_writes_canvas_after_canvas(pair):
-    blocks = decode_drafter_alone(
-        dataclasses.replace(pair, stop_ids=frozenset()),
-        PROMPT,
-        effort=2,
-        streams=Streams(seed=0, request=0),
-        token_limit=7,
-    )
-
-    assert [len(tokens) for tokens in blocks] == [4, 3]
