@@ -351,3 +351,16 @@ def test_prompts_of_an_unscored_task_are_neither_right_nor_wrong(command, own_pa
 
     assert {row["request"]["correct"] for row in command.rows("mine")} == {None}
     assert "give it with --prompts FILE" in command("--efforts", "1", code=2)
+
+
+def test_two_checkpoint_folders_and_a_file_of_prompts_are_enough(command, tiny_pair_file, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("Ann has 1 pens .\nBen has 2 books .\n")
+    folders = [str(tiny_pair_file.parent / name) for name in ("drafter", "verifier")]
+    given = ("--drafter", folders[0], "--verifier", folders[1], "--block-size", "4", "--token-limit", "8")
+    printed = command(*given, "--prompts", str(file), "--run", "mine")
+
+    calibration = Calibration.from_json(command.out / "drafter-verifier" / "mine" / "calibration.json")
+    assert calibration.efforts == (1, 2, 4)
+    assert calibration.block_size == 4
+    assert "Recommended: K =" in printed

@@ -126,6 +126,7 @@ def test_a_shortened_model_keeps_its_last_layers(kind):
     if "gemma" in kind:
         assert text.layer_types == ["full_attention"]
     assert shortened(CONFIGS["qwen3"], 5)["num_hidden_layers"] == 2
+    assert shortened(CONFIGS["gemma4_text"], 2)["layer_types"] == ["sliding_attention", "full_attention"]
 
 
 TOML = """

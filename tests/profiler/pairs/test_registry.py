@@ -133,6 +133,17 @@ def test_memory_of_a_pair_fits_the_device_it_needs(name, gigabytes):
     assert needs.memory_bytes(pairs.read(name)) / 1e9 == pytest.approx(gigabytes, rel=0.03)
 
 
+def test_memory_of_the_embedded_pair_counted_part_by_part():
+    """Weights in float32, keys and values of 200 + 64 tokens in two bytes, p and q of 9 rows in float32."""
+    spec = pairs.read("embedded")
+    drafter, verifier = needs.shapes(spec)
+    weights = 4 * (drafter.parameters + verifier.parameters)
+    caches = 264 * 2 * 2 * 128 * (2 + 16)
+
+    assert (len(drafter.layers), len(verifier.layers), verifier.vocabulary) == (2, 16, 92)
+    assert needs.memory_bytes(spec) == weights + caches + 2 * 9 * 92 * 4
+
+
 @pytest.mark.parametrize("name", pairs.names())
 def test_every_named_pair_has_bounds_on_both_devices(name):
     slow, fast = (needs.bounds(pairs.read(name), device) for device in (H100, H200))
