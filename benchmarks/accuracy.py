@@ -4,33 +4,34 @@
     python -m benchmarks.accuracy --sweep-prompts 20 --repeat 5    # coarser
 
 Tokens per round do not depend on the clock. Throughput is told twice: as clocked, which on a busy machine measures the
-machine, and by one clock: tokens per round over the median time of a cell's rounds, after dividing all cells by the one
-factor by which rounds of the sweep took longer than those of the recording.
+machine, and by one clock, see `one_clock`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 from numpy.typing import NDArray
+from scipy import stats
 
 from profiler import calibrate, sweep
 from profiler.cli import guarded
 from profiler.recording import read_requests
 from profiler.store import read_journal
 from profiler.summary import MODELS, repeats, table
-from theory.acceptance import parse_rule
+from theory.acceptance import Rule, parse_rule
 from theory.assumptions import lift_assumptions, split_error
 from theory.calibration import Calibration
+from theory.calibration import calibrate as calibrate_rounds
 from theory.comparison import Comparison, compare
-from theory.measurements import Measurements, repeat_spread
-from theory.models import best_model, predict_by_all
+from theory.measurements import Measurements, Requests, measure, repeat_spread
+from theory.models import best_model, predict_best, predict_by_all
 from theory.prediction import Model, Prediction
 from theory.rounds import Rounds
 
@@ -84,15 +85,20 @@ def report(recording: Path, swept: Path) -> str:
     predictions = predict_by_all(calibration, recorded, rules)
     best = predictions[best_model(recorded)]
     slower, steady = one_clock(best, measurements, measured)
-    clocked = {name: compare(each, measurements) for name, each in predictions.items()}
     compared = {name: compare(each, steady) for name, each in predictions.items()}
+    linear = np.char.startswith(measurements.rule, "linear:")
     requests = read_requests(read_journal(swept))
     spread = repeat_spread(measured, requests)
     parts = [
         f"\nAccuracy of {recording} against {swept}, {int(measurements.prompts.max())} other prompts",
-        _models(clocked, compared),
+        "Linear rules:",
+        _models(predictions, measurements.select(linear), steady.select(linear)),
+        "All rules:",
+        _models({name: each for name, each in predictions.items() if name != "iid"}, measurements, steady),
         f"  (rounds of the sweep took {slower:.2f} times as long as those of the recording)",
         _own_spread(compared[best.model]),
+        _halves(best, measured, requests),
+        _without_other_prompts(calibration, recorded, measured, measurements, rules),
         *(
             [repeats(spread, np.unique(requests.prompt[requests.replica == 1]).size)]
             if spread["tokens_per_round"].size
@@ -108,23 +114,28 @@ def report(recording: Path, swept: Path) -> str:
 
 
 def one_clock(prediction: Prediction, measurements: Measurements, rounds: Rounds) -> tuple[float, Measurements]:
-    """How much longer rounds took than predicted, in the median over cells, and throughput without that factor.
+    """Throughput as if the machine had been alike at all times, and how much slower than predicted it was.
 
-    A cell's throughput is its tokens per round over the median time of its rounds, which pauses of the machine spare.
+    The cells of one prompt are decoded within the same minutes. Each prompt's rounds are divided by the factor by which
+    they took longer than predicted, in their median; a cell's throughput is its tokens per round over the median of
+    the times that are left, which pauses of the machine spare, and the median of the factors is told.
     """
     first = rounds.select(rounds.replica == 0)
     seconds = first.draft_seconds + first.verify_seconds + first.overhead_seconds
-    medians = {
-        cell: float(np.median(seconds[(first.effort == cell[0]) & (first.rule == cell[1])]))
-        for cell in set(zip(first.effort.tolist(), first.rule.tolist(), strict=True))
-    }
     expected = dict(zip(_keys(prediction), prediction.tokens_per_round / prediction.tokens_per_second, strict=True))
-    slower = float(np.median([medians[cell] / expected[cell] for cell in expected]))
+    cells = list(zip(first.effort.tolist(), first.rule.tolist(), strict=True))
+    factor = seconds / np.array([expected.get(cell, np.nan) for cell in cells])
+    for prompt in np.unique(first.prompt):
+        rows = first.prompt == prompt
+        seconds[rows] /= np.nanmedian(factor[rows])
+    medians = {
+        cell: float(np.median(seconds[(first.effort == cell[0]) & (first.rule == cell[1])])) for cell in set(cells)
+    }
     speed = [
-        tokens / (medians[cell] / slower) if cell in medians else np.nan
+        tokens / medians[cell] if cell in medians else np.nan
         for cell, tokens in zip(_keys(measurements), measurements.tokens_per_round, strict=True)
     ]
-    return slower, dataclasses.replace(measurements, tokens_per_second=np.array(speed))
+    return float(np.nanmedian(factor)), dataclasses.replace(measurements, tokens_per_second=np.array(speed))
 
 
 def forwards(rounds: Rounds) -> int:
@@ -132,11 +143,12 @@ def forwards(rounds: Rounds) -> int:
     return int(rounds.passes.sum()) + len(rounds) + int((rounds.round == 0).sum())
 
 
-def _models(clocked: Mapping[Model, Comparison], compared: Mapping[Model, Comparison]) -> str:
+def _models(predictions: Mapping[Model, Prediction], clocked: Measurements, steady: Measurements) -> str:
     rows = []
-    for name, each in compared.items():
+    for name, prediction in predictions.items():
+        each, raw = compare(prediction, steady), compare(prediction, clocked).tokens_per_second
         asked = " / ".join(_percent(limit) for limit in ASKED.get(name, ())) or "-"
-        tokens, raw, speed = each.tokens_per_round, clocked[name].tokens_per_second, each.tokens_per_second
+        tokens, speed = each.tokens_per_round, each.tokens_per_second
         rows.append(
             (
                 MODELS[name],
@@ -158,6 +170,38 @@ def _models(clocked: Mapping[Model, Comparison], compared: Mapping[Model, Compar
 def _own_spread(result: Comparison) -> str:
     spread = result.tokens_per_round.spread
     return f"\nThe measurement itself is known to {_pair(np.median(spread), np.max(spread))} at 95 % (tokens per round)"
+
+
+def _halves(prediction: Prediction, rounds: Rounds, requests: Requests) -> str:
+    """How far one half of the prompts predicts the other: what the best prediction could reach against such a half."""
+    prompts = np.unique(requests.prompt)
+    halves = []
+    for part in (prompts[::2], prompts[1::2]):
+        chosen = rounds.select(np.isin(rounds.prompt, part) & (rounds.replica == 0))
+        cells = measure(chosen, requests.select(np.isin(requests.prompt, part) & (requests.effort > 0)))
+        halves.append(one_clock(prediction, cells, chosen)[1])
+    tokens, speed = ([getattr(half, name) for half in halves] for name in ("tokens_per_round", "tokens_per_second"))
+    differ = [np.abs(second / first - 1) for first, second in (tokens, speed)]
+    parts = [f"{words} {_pair(np.median(d), d.max())}" for words, d in zip(("tok/round", "tok/s"), differ, strict=True)]
+    tau = float(stats.kendalltau(*speed).statistic)
+    return f"Two halves of its prompts differ (median / maximum): {', '.join(parts)}; Kendall tau {tau:.3f}"
+
+
+def _without_other_prompts(
+    calibration: Calibration, recorded: Rounds, measured: Rounds, measurements: Measurements, rules: Sequence[Rule]
+) -> str:
+    """The error that is left if the recording has the prompts of the sweep, and that no choice of prompts explains."""
+    own = measured.select(np.isin(measured.rule, recorded.rule) & (measured.replica == 0))
+    again = calibrate_rounds(
+        own,
+        block_size=calibration.block_size,
+        token_limit=calibration.token_limit,
+        identity={},
+        exactness=calibration.exactness,
+    )
+    errors = compare(predict_best(again, own, rules, resamples=1), measurements).tokens_per_round
+    rules_recorded = " and ".join(np.unique(own.rule))
+    return f"Predicted from the sweep's own rounds at {rules_recorded}: {_pair(errors.median, errors.maximum)}"
 
 
 def _cells(result: Comparison) -> str:

@@ -14,7 +14,7 @@ SECONDS = {"draft_seconds": 0.1, "verify_seconds": 0.3, "overhead_seconds": 0.1}
 
 
 def timed(count, factor=1.0, **columns):
-    return make_rounds(count, 2, **{name: np.full(count, factor * value) for name, value in SECONDS.items()}, **columns)
+    return make_rounds(count, 2, **{name: factor * np.full(count, value) for name, value in SECONDS.items()}, **columns)
 
 
 def test_it_records_sweeps_and_compares_all_models(tiny_pair_file, tmp_path, capsys):
@@ -30,16 +30,17 @@ def test_it_records_sweeps_and_compares_all_models(tiny_pair_file, tmp_path, cap
 
 
 def test_one_clock_takes_out_the_machine_and_its_pauses():
-    """The sweep's rounds take twice as long, and one of them paused; tokens per round are as recorded."""
+    """Rounds of prompt 0 take twice as long as recorded, of prompt 1 four times; one of each paused."""
     recorded = timed(3)
     calibration = calibrate(recorded, block_size=2, identity={}, exactness=("joint",))
     prediction = predict(calibration, [LOSSLESS], model="replay", rounds=recorded, overhead=True, resamples=2)
-    swept = timed(3, factor=2.0)
-    swept.draft_seconds[1] = 100.0
-    seconds = swept.draft_seconds + swept.verify_seconds + swept.overhead_seconds
-    slower, steady = accuracy.one_clock(prediction, measure(swept, make_requests(3, seconds=seconds)), swept)
+    prompts = {"prompt": ["prompt 0"] * 4 + ["prompt 1"] * 3, "round": [0, 1, 2, 3, 0, 1, 2]}
+    swept = timed(7, factor=np.repeat([2.0, 4.0], [4, 3]), **prompts)
+    swept.draft_seconds[[1, 5]] = 100.0
+    requests = make_requests(2, seconds=np.full(2, 50.0))
+    slower, steady = accuracy.one_clock(prediction, measure(swept, requests), swept)
 
-    assert slower == pytest.approx(2)
+    assert slower == pytest.approx(4)
     assert steady.tokens_per_second[0] == pytest.approx(steady.tokens_per_round[0] / 0.5)
 
 
