@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from profiler import summary
 from profiler.decode import Round, decode
 from profiler.drafters.commit import Order
 from profiler.drafters.draft import Drafter
@@ -26,7 +27,7 @@ from theory.acceptance import LinearAcceptance, Rule
 from theory.coupled import CoupledAcceptance, coupled_acceptance
 from theory.distances import overlap
 from theory.estimates import clustered_ratio, student_interval
-from theory.exactness import Bias, Price, cross_fitted_distance
+from theory.exactness import Bias, Price, cross_fitted_distance, mean_interval
 from theory.proposition2 import Exactness, Trajectories, text_law, verifier_law
 
 LOSSLESS, COUPLED = LinearAcceptance(leniency=0), CoupledAcceptance()
@@ -248,3 +249,30 @@ def _rate(slots: dict[str, NDArray[Any]]) -> tuple[float, float, float]:
 def _cells(cells: Sequence[tuple[str, int]]) -> dict[str, Any]:
     orders, efforts = zip(*cells, strict=True)
     return {"order": np.array(orders), "effort": np.array(efforts)}
+
+
+def bias_table(bias: Bias) -> str:
+    """The means over prefixes with 95 % intervals, and the largest of a prefix, which noise alone makes positive."""
+    rows = [
+        (str(order), str(effort), *_distance(first), *_distance(pair))
+        for order, effort, first, pair in zip(bias.order, bias.effort, bias.first, bias.pair, strict=True)
+    ]
+    header = ("order", "K", "first token", "95 % interval", "largest", "first two", "95 % interval", "largest")
+    return summary.table(header, rows)
+
+
+def price_table(price: Price) -> str:
+    """Measured acceptance of both verifications beside the predicted, and the least that coupling could have."""
+    columns = (price.ratio, price.ratio_predicted, price.coupled, price.coupled_predicted, price.coupled_least)
+    rows = [
+        (str(order), str(effort), *(f"{value:.3f}" for value in values))
+        for order, effort, *values in zip(price.order, price.effort, *columns, strict=True)
+    ]
+    return summary.table(("order", "K", "ratio test", "predicted", "coupled", "predicted", "at least"), rows)
+
+
+def _distance(values: Law) -> tuple[str, str, str]:
+    if np.isnan(values).any():
+        return "-", "-", "-"
+    mean, low, high = mean_interval(values)
+    return f"{mean:+.4f}", f"[{low:+.4f}, {high:+.4f}]", f"{values.max():.3f}"

@@ -11,6 +11,9 @@ import torch
 LEAST = 2.0**-54
 """Stands for a uniform of 0, half a step below the next: its Gumbel number must be finite."""
 
+_WEYL, _MIX = 0x9E3779B97F4A7C15 - 2**64, (0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64)
+"""The constants of SplitMix64, as signed numbers."""
+
 
 class Stream(IntEnum):
     """What a number is used for. The ratio test needs the first three independent of each other (case O06).
@@ -45,19 +48,36 @@ class Streams:
 
     def uniforms(self, stream: Stream, round_index: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Independent uniforms in [0, 1), float64 on the CPU."""
-        return torch.from_numpy(self._random(stream, round_index, shape))
+        return torch.from_numpy(np.random.Generator(self._philox(stream, round_index)).random(shape))
 
-    def gumbel(self, position: int, count: int, vocabulary_size: int) -> torch.Tensor:
-        """Standard Gumbel noise (count, V) of a text's positions from `position` on, float64 on the CPU.
+    def gumbel(
+        self, position: int, count: int, vocabulary_size: int, device: torch.device | str = "cpu"
+    ) -> torch.Tensor:
+        """Standard Gumbel noise (count, V) of a text's positions from `position` on, float64.
 
-        Its largest value is 36.7, so that a token below 1e-17 is never drawn against one that is likely.
+        The CPU draws one key a position; the numbers of its tokens are hashed from it on the device, since a large
+        vocabulary has millions of them in a block. The largest is 36.7, so that a token below 1e-17 is never drawn
+        against one that is likely.
         """
-        shape = (vocabulary_size,)
-        uniforms = torch.from_numpy(
-            np.stack([self._random(Stream.COUPLED, place, shape) for place in range(position, position + count)])
-        )
-        return -torch.log(-torch.log(uniforms.clamp(min=LEAST)))
+        keys = [self._philox(Stream.COUPLED, place).random_raw(1) for place in range(position, position + count)]
+        rows = torch.from_numpy(np.stack(keys).view(np.int64)).to(device)
+        return -torch.log(-torch.log(_hashed(rows, vocabulary_size).clamp(min=LEAST)))
 
-    def _random(self, stream: Stream, index: int, shape: tuple[int, ...]) -> np.ndarray:
-        philox = np.random.Philox(key=[self.seed, self.request], counter=[0, 0, index, stream])
-        return np.random.Generator(philox).random(shape)
+    def _philox(self, stream: Stream, index: int) -> np.random.Philox:
+        return np.random.Philox(key=[self.seed, self.request], counter=[0, 0, index, stream])
+
+
+def _hashed(keys: torch.Tensor, size: int) -> torch.Tensor:
+    """Uniforms (n, size) in [0, 1) by SplitMix64 from 64-bit keys (n, 1); number v of a row does not depend on `size`.
+
+    Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014. Products wrap around, as they must.
+    """
+    state = keys + _WEYL * torch.arange(1, size + 1, device=keys.device)
+    state = (state ^ _shifted(state, 30)) * _MIX[0]
+    state = (state ^ _shifted(state, 27)) * _MIX[1]
+    return _shifted(state ^ _shifted(state, 31), 11).double() * 2.0**-53
+
+
+def _shifted(numbers: torch.Tensor, places: int) -> torch.Tensor:
+    """Shift to the right and fill with zeros; torch's own shift repeats the sign."""
+    return (numbers >> places) & ((1 << (64 - places)) - 1)

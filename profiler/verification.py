@@ -110,7 +110,7 @@ class Coupling:
         return accepted, tokens[accepted], p[accepted]
 
     def _gumbel(self, place: Place, count: int) -> torch.Tensor:
-        return self.streams.gumbel(place.position, count, self.vocabulary_size).to(self.device)
+        return self.streams.gumbel(place.position, count, self.vocabulary_size, self.device)
 
 
 def way_to_verify(rule: Rule, streams: Streams, pair: Pair) -> RatioTest | Coupling:

@@ -13,6 +13,7 @@ from tests.profiler.scripted import MarkovVerifier, OneStepDrafter, TableModel, 
 from theory.acceptance import LinearAcceptance
 from theory.coupled import CoupledAcceptance, coupled_acceptance
 from theory.distances import overlap, total_variation
+from theory.exactness import Bias, Price
 from theory.proposition2 import text_law, verifier_law
 from theory.toys import ToyDrafter
 
@@ -173,8 +174,8 @@ def test_exact_drafts_are_accepted_at_reached_slots_as_both_formulas_say(tiny_pa
 class Apart(Streams):
     """The verifier's noise, one row longer than the drafter's, is not the drafter's."""
 
-    def gumbel(self, position, count, vocabulary_size):
-        return super().gumbel(position + 1000 * (count > 8), count, vocabulary_size)
+    def gumbel(self, position, count, *rest):
+        return super().gumbel(position + 1000 * (count > 8), count, *rest)
 
 
 def test_noise_that_is_not_shared_shows_in_the_acceptance(tiny_pair, monkeypatch):
@@ -232,3 +233,26 @@ def test_the_price_lists_every_cell_measured_and_predicted(tiny_pair):
     assert table.coupled_predicted[1] == pytest.approx(tested["coupled_chance"].mean())
     least = (tested["ratio_chance"] / (2 - tested["ratio_chance"])).mean()
     assert table.coupled_least[1] == pytest.approx(least)
+
+
+def test_the_tables_print_every_cell_and_a_dash_for_what_was_not_measured():
+    cells = {"order": np.array(["entropy", "confidence"]), "effort": np.array([1, 4])}
+    values = np.array([[0.0, 0.02, 0.04], [0.1, 0.1, 0.1]])
+    bias = Bias(**cells, first=values, pair=values * [[1], [np.nan]])
+    names = ("ratio", "coupled", "ratio_predicted", "coupled_predicted", "coupled_least")
+    price = Price(
+        **cells,
+        **{name: np.array([0.9, 0.8]) - 0.01 * place for place, name in enumerate(names)},
+        **{f"{name}_{end}": np.zeros(2) for name in ("ratio", "coupled") for end in ("low", "high")},
+    )
+
+    rows = [line.split() for line in exactness.bias_table(bias).splitlines()[1:]]
+    assert rows == [
+        ["entropy", "1", "+0.0200", "[-0.0297,", "+0.0697]", "0.040", "+0.0200", "[-0.0297,", "+0.0697]", "0.040"],
+        ["confidence", "4", "+0.1000", "[+0.1000,", "+0.1000]", "0.100", "-", "-", "-"],
+    ]
+    rows = [line.split() for line in exactness.price_table(price).splitlines()[1:]]
+    assert rows == [
+        ["entropy", "1", "0.900", "0.880", "0.890", "0.870", "0.860"],
+        ["confidence", "4", "0.800", "0.780", "0.790", "0.770", "0.760"],
+    ]

@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
+from profiler import streams
 from profiler.streams import Stream, Streams
 from tests.profiler.scripted import FALSE_ALARM
 
@@ -78,11 +79,41 @@ def test_gumbel_noise_has_the_law_of_its_name_in_float64():
 
 
 def test_gumbel_noise_of_the_least_and_the_greatest_uniform_is_finite(monkeypatch):
-    monkeypatch.setattr(Streams, "_random", lambda self, stream, index, shape: np.array([0.0, 1 - 2.0**-53]))
+    ends = torch.tensor([[0.0, 1 - 2.0**-53]], dtype=torch.float64)
+    monkeypatch.setattr(streams, "_hashed", lambda keys, size: ends)
 
     low, high = STREAMS.gumbel(0, 1, 2)[0].tolist()
 
     assert (low, high) == pytest.approx((-np.log(54 * np.log(2)), 53 * np.log(2)))
+
+
+def splitmix64(state, count):
+    """SplitMix64 in whole numbers of Python."""
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        mixed = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
+        yield mixed ^ (mixed >> 31)
+
+
+def test_the_hash_is_splitmix64_to_the_last_bit():
+    assert list(splitmix64(1234567, 2)) == [6457827717110365317, 3203168211198807973]  # as published
+    keys = [1234567, 0, 2**63 - 1, 2**63, 2**64 - 1, 0x9E3779B97F4A7C15]
+
+    found = streams._hashed(torch.tensor([[key - 2**64 * (key >= 2**63)] for key in keys]), 200)
+
+    assert found.tolist() == [[(bits >> 11) * 2.0**-53 for bits in splitmix64(key, 200)] for key in keys]
+
+
+def test_gumbel_noise_of_neighbours_is_independent():
+    """Between positions, between tokens, and of the low bits too: false alarm 1e-6 each."""
+    uniforms = torch.exp(-torch.exp(-STREAMS.gumbel(0, 400, 400))).numpy()
+    low = (uniforms * 2**20) % 1
+
+    for numbers in (uniforms, low):
+        assert stats.kstest(numbers.ravel(), "uniform").pvalue > FALSE_ALARM
+        for one, other in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])):
+            assert stats.pearsonr(one.ravel(), other.ravel()).pvalue > FALSE_ALARM
 
 
 def test_a_scalar_shape_gives_a_scalar():
