@@ -23,7 +23,7 @@ def no_gradients():
         yield
 
 
-@pytest.fixture(scope="module", params=["qwen2", "qwen3", "gemma4"])
+@pytest.fixture(scope="module", params=["qwen2", "qwen3", "gemma4", "gemma4_with_vision"])
 def architecture(request, tmp_path_factory):
     """A model of each architecture that verifies in a named pair, with more output rows than tokens."""
     folder = tmp_path_factory.mktemp("verifier") / request.param

@@ -12,7 +12,9 @@ from transformers import (
     DiffusionGemmaConfig,
     DiffusionGemmaForBlockDiffusion,
     DiffusionGemmaTextConfig,
+    Gemma4Config,
     Gemma4ForCausalLM,
+    Gemma4ForConditionalGeneration,
     Gemma4TextConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -52,6 +54,21 @@ GEMMA = COMMON | {
     "global_head_dim": 16,
     "num_global_key_value_heads": 1,
 }
+GEMMA_TEXT = GEMMA | {
+    "attention_k_eq_v": True,
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 30.0,
+    "pad_token_id": 0,
+}
+VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "position_embedding_size": 16,
+}
 
 
 def qwen2(seed: int, **settings: object) -> PreTrainedModel:
@@ -66,25 +83,27 @@ def qwen3(seed: int, **settings: object) -> PreTrainedModel:
 
 def gemma4(seed: int) -> PreTrainedModel:
     """As the text part of Gemma 4 is built: a sliding layer of 6 tokens, a full one with keys as values."""
-    settings = GEMMA | {"attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0}
-    return _random(Gemma4ForCausalLM, Gemma4TextConfig(**settings), seed)
+    return _random(Gemma4ForCausalLM, Gemma4TextConfig(**GEMMA_TEXT), seed)
+
+
+def gemma4_with_vision(seed: int) -> PreTrainedModel:
+    """As Gemma 4's checkpoints come: the same with a part that sees, which no text uses."""
+    config = Gemma4Config(
+        text_config=Gemma4TextConfig(**GEMMA_TEXT),
+        vision_config=Gemma4VisionConfig(**VISION),
+        audio_config=None,
+        initializer_range=COMMON["initializer_range"],
+        attn_implementation="sdpa",
+    )
+    return _random(Gemma4ForConditionalGeneration, config, seed)
 
 
 def diffusion_gemma(seed: int) -> PreTrainedModel:
     """As DiffusionGemma is built: four experts, two of them for each token, and a canvas of 8 tokens."""
     experts = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}
-    vision = Gemma4VisionConfig(
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        position_embedding_size=16,
-    )
     config = DiffusionGemmaConfig(
         text_config=DiffusionGemmaTextConfig(**GEMMA | experts),
-        vision_config=vision,
+        vision_config=Gemma4VisionConfig(**VISION),
         canvas_length=CANVAS,
         initializer_range=0.1,
         attn_implementation="sdpa",
