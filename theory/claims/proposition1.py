@@ -33,7 +33,7 @@ def derived(thorough: bool, *, derive: Callable[[], symbolic.Derivation]) -> Fin
 
 def _against_integers(thorough: bool, *, quantity: str) -> Finding:
     """A quantity in floating point against quotients of integers, in units of B eps."""
-    rates = [*RATES, *np.random.default_rng(11).random(200 if thorough else 10).tolist()]
+    rates = [*RATES, *np.random.default_rng(11).random(200 if thorough else 3).tolist()]
     worst = worst_in_units = 0.0
     for rate, size in product(rates, BLOCKS):
         scaled, whole = _scaled_law(rate, size)
