@@ -1,6 +1,9 @@
 """What all tests share: the array libraries and the Hypothesis profile."""
 
 import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before any import: a missing checkpoint is not looked for in the network
+
 from types import ModuleType
 
 import pytest

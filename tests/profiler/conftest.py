@@ -1,9 +1,5 @@
 """The pairs that the tests decode with: two tiny networks with random weights, and the embedded pair."""
 
-import os
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a checkpoint that is missing must not be looked for in the network
-
 from collections.abc import Iterator
 from pathlib import Path
 
