@@ -31,11 +31,10 @@ from theory.calibration import Calibration
 from theory.calibration import calibrate as calibrate_rounds
 from theory.comparison import Comparison, compare
 from theory.measurements import Measurements, Requests, measure, repeat_spread
-from theory.models import best_model, predict_best, predict_by_all
+from theory.models import LENIENCIES, best_model, predict_best, predict_by_all
 from theory.prediction import Model, Prediction
 from theory.rounds import Rounds
 
-LENIENCIES = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1"
 BUDGETS = "0.1,0.25,0.5,1,2,4"
 ASKED: dict[Model, tuple[float, float]] = {"replay": (0.04, 0.12), "anchored": (0.02, 0.08)}
 """Median and maximum error of tokens per round that the models must stay below on the embedded pair."""
@@ -53,7 +52,7 @@ class Settings:
     """Other prompts to decode in every cell of the sweep."""
     repeat: int = 50
     """How many of these to decode twice, to see how far two measurements differ."""
-    leniency: str = LENIENCIES
+    leniency: str = ",".join(f"{leniency:g}" for leniency in LENIENCIES)
     """Leniencies of the sweep."""
     cactus: str = BUDGETS
     """Budgets of Cactus acceptance in the sweep."""

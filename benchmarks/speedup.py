@@ -14,9 +14,7 @@ from profiler.pairs import Pair
 from profiler.streams import Streams
 from profiler.summary import table
 from profiler.timing import Clock, undisturbed
-from theory.acceptance import LinearAcceptance
-
-_LOSSLESS = LinearAcceptance(leniency=0.0)
+from theory.acceptance import LOSSLESS
 
 
 def run(*, prompts: int, seed: int) -> str:
@@ -52,8 +50,7 @@ def _speculative(pair: Pair, ids: list[int], effort: int, seed: int, request: in
     streams = Streams(seed=seed, request=request)
     limit = pair.spec.task.token_limit
     return sum(
-        len(each.tokens)
-        for each in decode(pair, ids, effort=effort, rule=_LOSSLESS, streams=streams, token_limit=limit)
+        len(each.tokens) for each in decode(pair, ids, effort=effort, rule=LOSSLESS, streams=streams, token_limit=limit)
     )
 
 

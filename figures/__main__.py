@@ -15,7 +15,7 @@ from figures import cactus, figure3, figure4, figure6, rules, style
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration
 from theory.measurements import Measurements
-from theory.models import predict_best
+from theory.models import LENIENCIES, predict_best
 from theory.prediction import predict
 from theory.rounds import Rounds
 
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         calibration = Calibration.from_json(settings.calibration / "calibration.json")
         rounds = Rounds.read(settings.calibration / "rounds.parquet")
         measurements = Measurements.read(settings.sweep / "measurements.parquet")
-        leniencies = [LinearAcceptance(leniency=step / 10) for step in range(11)]
+        leniencies = [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES]
         prediction, replayed = predict(calibration, leniencies), predict_best(calibration, rounds, leniencies)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -25,13 +25,10 @@ from profiler.cli import RunOptions, guarded, numbers
 from profiler.latency import LatencyOptions, record_latency
 from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS, LinearAcceptance
 from theory.calibration import calibrate
-from theory.models import predict_best
+from theory.models import LENIENCIES, predict_best
 from theory.planner import recommend
-
-LOSSLESS = LinearAcceptance(leniency=0.0)
-LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
             rounds.write(run.path / "rounds.parquet")
     calibration = calibrate(
         rounds,
-        block_size=spec.block_size or spec.task.token_limit,
+        block_size=spec.longest_block,
         token_limit=spec.task.token_limit,
         identity=run.identity(),
         exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),

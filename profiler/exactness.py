@@ -23,14 +23,14 @@ from profiler.pairs import Pair
 from profiler.streams import Streams
 from profiler.verification import Place, way_to_verify
 from profiler.verifier import Verifier
-from theory.acceptance import LinearAcceptance, Rule
+from theory.acceptance import LOSSLESS, Rule
 from theory.coupled import CoupledAcceptance, coupled_acceptance
 from theory.distances import overlap
 from theory.estimates import clustered_ratio, student_interval
 from theory.exactness import Bias, Price, cross_fitted_distance, mean_interval
 from theory.proposition2 import Exactness, Trajectories, text_law, verifier_law
 
-LOSSLESS, COUPLED = LinearAcceptance(leniency=0), CoupledAcceptance()
+COUPLED = CoupledAcceptance()
 SURE = 0.9
 """A next token that is likelier leaves nothing to bias."""
 

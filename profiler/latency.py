@@ -1,6 +1,6 @@
 """Latency without checkpoints: random weights on the device, random prompts, the loop and the clock of a calibration.
 
-    python -m profiler.calibrate --weights random --pair dream-qwen2.5-32b --prompts 4 --rounds 10
+    python -m profiler.calibrate --weights random --pair dream-qwen2.5-32b --prompts 4 --latency.rounds 10
 
 Times are those of the real models. Distributions mean nothing, so d_K and all that follows from it is not measured.
 """
@@ -18,7 +18,7 @@ from profiler.pairs import PairSpec
 from profiler.pairs.needs import bounds
 from profiler.recording import Cell, read_rounds, record
 from profiler.tasks.task import Prompt
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS
 from theory.calibration import calibrate, without_divergence
 from theory.roofline import H100, H200
 
@@ -47,15 +47,14 @@ def record_latency(options: RunOptions, latency: LatencyOptions, *, seed: int) -
     prompts = random_prompts(options.prompts, latency.prompt_tokens, pair.vocabulary_size, seed)
     settings = {"seed": seed, "weights": "random", **dataclasses.asdict(latency)}
     run = options.open(pair, "calibrate", prompts, settings)
-    lossless = LinearAcceptance(leniency=0.0)
-    cells = [Cell(effort=effort, rule=lossless) for effort in spec.efforts]
-    cells.append(Cell(effort=spec.efforts[0], rule=lossless, replica=1))
+    cells = [Cell(effort=effort, rule=LOSSLESS) for effort in spec.efforts]
+    cells.append(Cell(effort=spec.efforts[0], rule=LOSSLESS, replica=1))
     record(pair, cells, prompts, run=run, seed=seed, most_rounds=latency.rounds)
     recorded = read_rounds(run.records)
     recorded.write(run.path / "rounds.parquet")
     calibration = calibrate(
         recorded,
-        block_size=spec.block_size or spec.task.token_limit,
+        block_size=spec.longest_block,
         identity=run.identity(),
         exactness=tuple(pair.drafter.exactness(effort) for effort in spec.efforts),
     )

@@ -19,7 +19,7 @@ from profiler.store import Key, RunFolder
 from profiler.streams import Streams
 from profiler.tasks.task import Prompt
 from profiler.timing import undisturbed
-from theory.acceptance import LinearAcceptance, Rule
+from theory.acceptance import LOSSLESS, Rule
 from theory.measurements import Requests
 from theory.rounds import Rounds
 
@@ -70,7 +70,7 @@ def record(
 
 def verifier_alone() -> Cell:
     """The baseline: the verifier with its cache, one token a round."""
-    return Cell(effort=0, rule=LinearAcceptance(leniency=0.0))
+    return Cell(effort=0, rule=LOSSLESS)
 
 
 def read_rounds(records: Mapping[Key, dict[str, Any]]) -> Rounds:

@@ -157,6 +157,9 @@ class CactusAcceptance:
         return solve(p, self.budget)
 
 
+LOSSLESS = LinearAcceptance(leniency=0)
+"""Samples from the verifier; d_K is defined under this rule."""
+
 RatioRule: TypeAlias = LinearAcceptance | CactusAcceptance
 """A rule that tests the ratio of target and drafter."""
 

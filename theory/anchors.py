@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import Rule
-from theory.replay import LOSSLESS, replay, tests_ratio
+from theory.acceptance import LOSSLESS, Rule
+from theory.replay import replay, tests_ratio
 from theory.rounds import Rounds
 
 Draws: TypeAlias = NDArray[np.float64]

@@ -86,7 +86,6 @@ def lift_assumptions(
         Whether ``rounds`` hold a second recording at another leniency, which tells how prefixes shift.
     """
     linear = [rule for rule in rules if isinstance(rule, LinearAcceptance)]
-    timed = calibration.latency is not None and calibration.latency.overhead_seconds is not None
 
     def lifted(model: Model, **settings: bool) -> Prediction:
         return predict(calibration, linear, model=model, rounds=rounds, resamples=1, **settings)
@@ -97,10 +96,10 @@ def lift_assumptions(
         "positions independent of each other": lifted("replay", cut=False),
         "blocks never cut by end or limit": lifted("replay"),
     }
-    if timed:
+    if calibration.has_overhead:
         steps["time in the two forwards alone"] = lifted("replay", overhead=True)
     if anchored:
-        steps["prefixes that leniency leaves alone"] = lifted("anchored", overhead=timed)
+        steps["prefixes that leniency leaves alone"] = lifted("anchored", overhead=calibration.has_overhead)
     return steps
 
 

@@ -11,15 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from theory import strict_json
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS
 from theory.estimates import clustered_ratio, student_interval
 from theory.latency import LatencyFit, fit_latency
 from theory.proposition2 import Exactness, out_of_order_share
 from theory.replay import replay
 from theory.rounds import Rounds, tokens_per_round
 from theory.tables import StrPath, refuse_other_schema, replacing
-
-LOSSLESS = LinearAcceptance(leniency=0)
 
 LARGE_SHIFT = 0.1
 """Relative difference of d_K between two recordings that is worth a warning."""
@@ -76,6 +74,11 @@ class Calibration:
     latency: LatencyFit | None
     exactness: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def has_overhead(self) -> bool:
+        """Whether the time outside the two forwards was measured."""
+        return self.latency is not None and self.latency.overhead_seconds is not None
 
     def to_json(self, path: StrPath) -> None:
         """Write strict JSON; NaN and infinity become null and are named in the list ``flags``."""

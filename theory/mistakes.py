@@ -6,11 +6,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS, LinearAcceptance
 from theory.law_check import Sampler
 from theory.theorem1 import VerificationRule
 
-LOSSLESS = LinearAcceptance(leniency=0)
 Law: TypeAlias = NDArray[np.float64]
 Tokens: TypeAlias = NDArray[np.int64]
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from theory.acceptance import LinearAcceptance, RatioRule, Rule
+from theory.acceptance import LOSSLESS, LinearAcceptance, RatioRule, Rule
 from theory.calibration import Calibration
 from theory.prediction import Model, Prediction, predict
-from theory.replay import LOSSLESS
 from theory.rounds import Rounds
+
+LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
+"""The grid that programs and figures predict: what lies between is smooth."""
 
 
 def best_model(rounds: Rounds) -> Model:
@@ -23,7 +25,7 @@ def predict_best(
         rules,
         model=best_model(rounds),
         rounds=rounds,
-        overhead=_overhead(calibration),
+        overhead=calibration.has_overhead,
         resamples=resamples,
     )
 
@@ -53,10 +55,6 @@ def predict_by_all(
     predictions: dict[Model, Prediction] = {"iid": predict(calibration, linear)} if linear else {}
     for model in supported if ratio else []:
         predictions[model] = predict(
-            calibration, ratio, model=model, rounds=rounds, overhead=_overhead(calibration), resamples=resamples
+            calibration, ratio, model=model, rounds=rounds, overhead=calibration.has_overhead, resamples=resamples
         )
     return predictions
-
-
-def _overhead(calibration: Calibration) -> bool:
-    return calibration.latency is not None and calibration.latency.overhead_seconds is not None

@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import LinearAcceptance, Rule, parse_rule
+from theory.acceptance import LOSSLESS, LinearAcceptance, Rule, parse_rule
 from theory.anchors import blend, familiar_tokens
 from theory.estimates import bootstrap_weights
 from theory.latency import rounds_per_request
-from theory.replay import LOSSLESS, deviation, replay, tests_ratio
+from theory.replay import deviation, replay, tests_ratio
 from theory.rounds import Rounds
 
 NAMES = ("acceptance_rate", "agreement", "tokens_per_round", "rounds_per_request")

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.acceptance import LinearAcceptance, RatioRule, Rule
+from theory.acceptance import LOSSLESS, LinearAcceptance, RatioRule, Rule
 from theory.coupled import CoupledAcceptance
 from theory.rounds import Rounds
-
-LOSSLESS = LinearAcceptance(leniency=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

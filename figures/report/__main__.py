@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
 from figures.report import choice, errors, frontiers, page, recording
 from theory.acceptance import LinearAcceptance, RatioRule, parse_rule
 from theory.calibration import Calibration
 from theory.measurements import Measurements
-from theory.prediction import Model, predict
+from theory.models import LENIENCIES, predict_best
 from theory.rounds import Rounds
 from theory.tables import replacing
-
-LENIENCIES = [round(0.1 * step, 1) for step in range(11)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def report(run: Path, minimum_agreement: float, *, sweep: Path | None = None, re
         None if folder is None else Measurements.read(folder / "measurements.parquet") for folder in (sweep, repeat)
     )
     rules = _rules(measured)
-    prediction = predict(calibration, rules, model=best_model(rounds), rounds=rounds, overhead=_timed(calibration))
+    prediction = predict_best(calibration, rounds, rules)
     parts = [
         choice.recommendation(prediction, measured, minimum_agreement),
         frontiers.predicted(prediction, measured),
@@ -105,11 +102,6 @@ def find_sweep(run: Path, calibration: Calibration) -> Path | None:
     return None
 
 
-def best_model(rounds: Rounds) -> Model:
-    """The model that assumes least of what the rounds allow."""
-    return "anchored" if np.unique(rounds.rule).size == 2 else "replay"
-
-
 def _identity(settings: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
     pair = {name: value for name, value in settings["pair"].items() if name != "efforts"}
     return {"pair": pair, "weights": provenance["weights"], "device": provenance["device"]}
@@ -128,10 +120,6 @@ def _order(rule: RatioRule) -> tuple[bool, str, float]:
     """Linear acceptance first, then by strength."""
     kind, _, value = rule.label.partition(":")
     return kind != "linear", kind, float(value)
-
-
-def _timed(calibration: Calibration) -> bool:
-    return calibration.latency is not None and calibration.latency.overhead_seconds is not None
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ class AutoregressiveDrafter:
     def start(self) -> None:
         """Forget the last request."""
         self._cache = DynamicCache()
-        self._read = torch.empty(0, dtype=torch.long, device=self._banned.device)
 
     def exactness(self, effort: int) -> Exactness:
         """Drawn from left to right, each token given those before it."""
@@ -43,28 +42,19 @@ class AutoregressiveDrafter:
                 f"`effort` of an autoregressive drafter must be 1, got {effort}: it draws each token once, "
                 "from left to right, and has no denoising steps"
             )
-        self._keep_what_was_accepted(prefix)
-        new = prefix[len(self._read) :]
+        surplus = self._cache.get_seq_length() - (len(prefix) - 1)
+        if surplus > 0:  # rejected tokens, and the last accepted one: what follows it is asked for (case O17)
+            self._cache.crop(-surplus)
+        new = prefix[self._cache.get_seq_length() :]
         tokens, probs = [], []
         for slot in range(block):
             logits = self.model(input_ids=new[None], cache=self._cache, logits_to_keep=1).logits[0]
             law = sampling.probabilities(sampling.permitted_logits(logits, self._banned), self.sampling)
-            self._read = torch.cat([self._read, new])
             new = noise.part(slice(slot, slot + 1)).draw(law, 0)
             tokens.append(new)
             probs.append(law)
         commit_step = torch.arange(block, device=prefix.device)
         return Draft(tokens=torch.cat(tokens), probs=torch.cat(probs), commit_step=commit_step, passes=block)
-
-    def _keep_what_was_accepted(self, prefix: torch.Tensor) -> None:
-        """Cut the cache back to where `prefix` leaves what was read, and at least one token short of it (case O17)."""
-        known = min(len(self._read), len(prefix) - 1)
-        differs = (self._read[:known] != prefix[:known]).nonzero()
-        known = int(differs[0]) if len(differs) else known
-        surplus = len(self._read) - known
-        if surplus:
-            self._cache.crop(-surplus)
-            self._read = self._read[:known]
 
 
 def build(parts: Parts[AutoregressiveSpec]) -> AutoregressiveDrafter:

@@ -33,9 +33,10 @@ class GatedAdapter:
 
     def __init__(self, model: PreTrainedModel, weights: dict[str, torch.Tensor], *, rank: int, alpha: float):
         layers = {name.removesuffix(_DOWN) for name in weights if name.endswith(_DOWN)}
+        modules = dict(model.named_modules())
         self._updates = {}
         for layer in sorted(layers):
-            target = dict(model.named_modules()).get(layer.removeprefix(_PEFT))
+            target = modules.get(layer.removeprefix(_PEFT))
             if target is None or layer + _UP not in weights:
                 raise ValueError(f"the adapter's {layer} must be a layer of the verifier with lora_A and lora_B")
             down, up = weights[layer + _DOWN], weights[layer + _UP]

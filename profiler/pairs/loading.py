@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -51,16 +52,16 @@ def load(
     )
     if random:
         drafter_tokenizer = tokenizer = NumberTokenizer()
-        rows = [_rows(checkpoints.config(model)) for model in (spec.drafter, spec.verifier)]
-        banned = torch.zeros(min(rows), dtype=torch.bool)
     else:
         drafter_tokenizer = checkpoints.tokenizer(spec.drafter)
         tokenizer = checkpoints.tokenizer(spec.verifier)
-        banned = banned_ids(drafter_tokenizer, tokenizer)
-    mask = mask_id(checkpoints.config(spec.drafter), drafter_tokenizer) if spec.drafter.uses_mask else None
+    configs = {"drafter": checkpoints.config(spec.drafter), "verifier": checkpoints.config(spec.verifier)}
+    rows = {name: int(config.get_text_config().vocab_size) for name, config in configs.items()}
+    banned = torch.zeros(min(rows.values()), dtype=torch.bool) if random else banned_ids(drafter_tokenizer, tokenizer)
+    mask = mask_id(configs["drafter"], drafter_tokenizer) if spec.drafter.uses_mask else None
     if mask is not None:
         banned[mask : mask + 1] = True  # nothing where both tokenizers end before it
-    _require_rows(spec, checkpoints, banned)
+    _require_rows(spec, rows, banned)
     banned = banned.to(target)
     model = checkpoints.model(spec.verifier)
     verifier = Verifier(model, banned=banned, sampling=spec.verifier.sampling)
@@ -138,17 +139,12 @@ def _family(spec: PairSpec) -> Any:
     return importlib.import_module(f"profiler.drafters.{spec.drafter.family}")
 
 
-def _require_rows(spec: PairSpec, checkpoints: Checkpoints, banned: torch.Tensor) -> None:
+def _require_rows(spec: PairSpec, rows: Mapping[str, int], banned: torch.Tensor) -> None:
     """Refuse a model whose output head lacks ids that both tokenizers have."""
     needed = int((~banned).nonzero().max()) + 1
-    for name, model in (("drafter", spec.drafter), ("verifier", spec.verifier)):
-        rows = _rows(checkpoints.config(model))
-        if rows < needed:
-            raise ValueError(f"{spec.name}: the {name} has {rows} output rows for {needed} token ids; check its files")
-
-
-def _rows(config: Any) -> int:
-    return int(config.get_text_config().vocab_size)
+    for name, count in rows.items():
+        if count < needed:
+            raise ValueError(f"{spec.name}: the {name} has {count} output rows for {needed} token ids; check its files")
 
 
 def _stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

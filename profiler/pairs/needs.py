@@ -33,7 +33,7 @@ def memory_bytes(spec: PairSpec) -> int:
     """
     drafter, verifier = shapes(spec)
     length = PROMPT_TOKENS + spec.task.token_limit
-    block = spec.block_size or spec.task.token_limit
+    block = spec.longest_block
     if isinstance(spec.drafter, LoraSpec):
         weights = drafter.parameters * _BYTES[spec.verifier.dtype]
     else:
@@ -52,7 +52,7 @@ def bounds(spec: PairSpec, device: Device, *, context: int = PROMPT_TOKENS, laye
         verifier,
         device,
         reading=spec.drafter.reading,
-        block_size=spec.block_size or spec.task.token_limit,
+        block_size=spec.longest_block,
         context=context,
     )
 

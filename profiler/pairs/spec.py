@@ -64,6 +64,11 @@ class PairSpec:
         task = known[name]
         return dataclasses.replace(self, task=task, efforts=task.efforts)
 
+    @property
+    def longest_block(self) -> int:
+        """B, or the whole canvas where a block is what remains of it."""
+        return self.block_size or self.task.token_limit
+
     def settings(self) -> dict[str, Any]:
         """The settings as plain values for a manifest: no folder, which differs from machine to machine, no grids."""
         values = dataclasses.asdict(self)

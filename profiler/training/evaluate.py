@@ -22,7 +22,7 @@ from profiler.pairs import Pair
 from profiler.streams import Streams
 from profiler.summary import table
 from profiler.tasks.task import Prompt
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS
 from theory.estimates import wilson_interval
 
 Complete = Callable[[list[int], Streams], list[int]]
@@ -48,11 +48,10 @@ def main(argv: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     pair = pairs.load(settings.pair)
     prompts = tasks.load(pair.spec.task.name).prompts(settings.prompts, settings.seed)
-    lossless = LinearAcceptance(leniency=0.0)
     limit = pair.spec.task.token_limit
 
     def verifier(ids: list[int], streams: Streams) -> list[int]:
-        rounds = decode(pair, ids, effort=0, rule=lossless, streams=streams, token_limit=limit)
+        rounds = decode(pair, ids, effort=0, rule=LOSSLESS, streams=streams, token_limit=limit)
         return [token for each in rounds for token in each.tokens]
 
     def drafter(effort: int) -> Complete:

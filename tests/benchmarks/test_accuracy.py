@@ -4,10 +4,10 @@ import pytest
 from benchmarks import accuracy
 from tests.profiler.conftest import one_thread, tiny_pair_file
 from tests.recordings import make_requests, make_rounds
+from theory.acceptance import LOSSLESS
 from theory.calibration import calibrate
 from theory.measurements import measure
 from theory.prediction import predict
-from theory.replay import LOSSLESS
 
 __all__ = ["one_thread", "tiny_pair_file"]
 SECONDS = {"draft_seconds": 0.1, "verify_seconds": 0.3, "overhead_seconds": 0.1}

@@ -35,6 +35,13 @@ token_limit = 24
 """
 
 
+@pytest.fixture
+def no_gradients():
+    """As within `decode`."""
+    with torch.inference_mode():
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """The networks are small; a second thread only makes times noisy."""

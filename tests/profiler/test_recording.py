@@ -119,7 +119,10 @@ def test_a_replica_is_another_sample_of_the_same_cell(recorded):
 
 def test_a_complete_run_is_not_recorded_again(recorded, tiny_pair, monkeypatch):
     monkeypatch.setattr(recording, "decode", None)
+    before = dict(recorded.records)
     record(tiny_pair, CELLS, PROMPTS, run=recorded, seed=0)
+
+    assert recorded.records == before
 
 
 @pytest.mark.parametrize("interrupted_after", [0, 1, 5])

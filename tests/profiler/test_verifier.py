@@ -10,17 +10,12 @@ from profiler.verifier import Verifier
 from tests.profiler import tiny_checkpoints as tiny
 from tests.profiler.scripted import prompt_ids
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 WORDS = len(TOKEN_IDS)
 BANNED = torch.arange(WORDS) == MASK_ID
 PASS_TOLERANCE = 2e-5
 """Between two float32 forward passes that sum in another order, in a probability; ten times what is seen."""
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module", params=["qwen2", "qwen3", "gemma4", "gemma4_with_vision"])

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from tests.recordings import make_rounds, record_breaking_pair
 from theory import anchors
-from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.acceptance import LOSSLESS, CactusAcceptance, LinearAcceptance
 from theory.anchors import CHANGES, FAMILIAR, blend, familiar_tokens
 from theory.calibration import calibrate
 from theory.prediction import predict
-from theory.replay import LOSSLESS, replay
+from theory.replay import replay
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps

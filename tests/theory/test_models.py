@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from tests.recordings import record_breaking_pair
-from theory.acceptance import CactusAcceptance, CoupledAcceptance, LinearAcceptance
+from theory.acceptance import LOSSLESS, CactusAcceptance, CoupledAcceptance, LinearAcceptance
 from theory.calibration import calibrate
 from theory.models import best_model, predict_best, predict_by_all
-from theory.replay import LOSSLESS
 from theory.rounds import Rounds
 
 HALF = LinearAcceptance(leniency=0.5)

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from tests.recordings import make_rounds, record_pair
-from theory.acceptance import CactusAcceptance, LinearAcceptance
+from theory.acceptance import LOSSLESS, CactusAcceptance, LinearAcceptance
 from theory.calibration import calibrate
 from theory.coupled import CoupledAcceptance
 from theory.prediction import QUANTITIES, predict
-from theory.replay import LOSSLESS, replay
+from theory.replay import replay
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps

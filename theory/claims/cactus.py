@@ -84,7 +84,7 @@ def _taylor(thorough: bool) -> Finding:
     off = max(abs(value - due) / due for value, due in zip(spent, budget, strict=True))
     examples = [f"p = {a:g} it spends {s:.3f} of {b:g}" for a, s, b in zip(p, spent, budget, strict=True)]
     return Finding(
-        verdict=Verdict.FAILS if off > SLACK else Verdict.HOLDS,
+        verdict=Verdict.of(not (off > SLACK)),
         covered="two examples; figures/cactus.py draws the plane",
         worst_error=off,
         counterexample="at " + ", at ".join(examples),
@@ -152,9 +152,7 @@ def _settings(rng: np.random.Generator, count: int) -> tuple[Numbers, Numbers]:
 
 def _within(worst: Any, tolerance: float, covered: str) -> Finding:
     """A claim holds where the largest departure from it is rounding."""
-    return Finding(
-        verdict=Verdict.HOLDS if worst <= tolerance else Verdict.FAILS, covered=covered, worst_error=float(worst)
-    )
+    return Finding(verdict=Verdict.of(worst <= tolerance), covered=covered, worst_error=float(worst))
 
 
 CLAIMS = tuple(

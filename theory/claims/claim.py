@@ -24,6 +24,11 @@ class Verdict(StrEnum):
     FAILS = "fails"
     UNDECIDED = "undecided"
 
+    @classmethod
+    def of(cls, holds: object) -> "Verdict":
+        """Return the verdict of a check that decides."""
+        return cls.HOLDS if holds else cls.FAILS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:

@@ -34,7 +34,7 @@ def _formula(thorough: bool) -> Finding:
         p_values.append(stats.binomtest(int(agreed.sum()), races, chance).pvalue)
     smallest = float(min(1.0, instances * min(p_values)))
     return Finding(
-        verdict=Verdict.HOLDS if smallest > FALSE_ALARM else Verdict.FAILS,
+        verdict=Verdict.of(smallest > FALSE_ALARM),
         covered=f"{instances} pairs, V = 2..8, {races:,} races each; false alarm {FALSE_ALARM:g}",
         p_value=smallest,
     )
@@ -48,7 +48,7 @@ def _sorted_sums(thorough: bool) -> Finding:
         p, q = _pair(rng, int(rng.integers(2, 13)))
         worst = max(worst, abs(float(coupled.coupled_acceptance(p, q)) - float(_printed(p, q))))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= ROUNDING else Verdict.FAILS,
+        verdict=Verdict.of(worst <= ROUNDING),
         covered=f"{instances:,} pairs, V = 2..12, a third with zeros, in fractions",
         worst_error=worst,
     )
@@ -68,7 +68,7 @@ def _bounds(thorough: bool) -> Finding:
         worst = max(worst, abs(float(coupled.coupled_acceptance(*coins)) - (1 - d)))
         worst = max(worst, abs(float(coupled.coupled_acceptance(*apart)) - (1 - d) / (1 + d)))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= ROUNDING else Verdict.FAILS,
+        verdict=Verdict.of(worst <= ROUNDING),
         covered=f"{instances:,} pairs, V = 2..32; both bounds reached at TV = 0, .05, ..., 1",
         worst_error=worst,
     )
@@ -84,7 +84,7 @@ def _keyed(thorough: bool) -> Finding:
         law = coupled.coupled_pair_law(verifier, drafter, noise)
         worst = max(worst, float(total_variation(law.ravel(), _plain(verifier, noise).ravel())))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= ROUNDING else Verdict.FAILS,
+        verdict=Verdict.of(worst <= ROUNDING),
         covered=f"{instances:,} pairs that draft the second token first, V = 2..5, all of up to 8 x 8 noise vectors",
         worst_error=worst,
     )
@@ -105,7 +105,7 @@ def _redrawn(thorough: bool) -> Finding:
     law = coupled.coupled_pair_law((uniform, even), (uniform, repeating), coupled.coin_noise(20), redrawn=True)
     example = float(total_variation(law.ravel(), even.ravel() / 2))
     return Finding(
-        verdict=Verdict.FAILS if example > VISIBLE else Verdict.HOLDS,
+        verdict=Verdict.of(not (example > VISIBLE)),
         covered=f"{instances:,} pairs, V = 2, and the example; TV up to {max(biases):.3f}, in the mean "
         f"{np.mean(biases):.3f}",
         worst_error=max(*biases, example),

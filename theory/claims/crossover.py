@@ -39,7 +39,7 @@ def _ranges(thorough: bool) -> Finding:
         if error > RESOLUTION:
             wrong = f"d = {d:.3f}, {next_d:.3f}, c' = {next_c:.3f} c, B = {size:g}: off by {error:.1e}"
     return Finding(
-        verdict=Verdict.FAILS if wrong else Verdict.HOLDS,
+        verdict=Verdict.of(not wrong),
         covered=f"{steps} random steps on {len(GRID):,} deviations, B = {_sizes()}",
         worst_error=worst,
         counterexample=wrong,
@@ -66,7 +66,7 @@ def _sole_owner(thorough: bool) -> Finding:
         if (owns != (margin >= 1 - 1e-12)).any():
             wrong = f"d = {d.round(3).tolist()}, c = {c.round(3).tolist()}, B = {size:g}: {owns.tolist()}"
     return Finding(
-        verdict=Verdict.FAILS if wrong else Verdict.HOLDS,
+        verdict=Verdict.of(not wrong),
         covered=f"{ladders} random sets of 2..4 efforts on {len(GRID):,} deviations, {owned} of them with an owner, "
         f"B = {_sizes()}",
         counterexample=wrong,
@@ -84,7 +84,7 @@ def _one_effort_suffices(thorough: bool) -> Finding:
     needed = max((gain - 1) / effort for effort, gain in enumerate(gains, start=1))
     first, last = crossover.paying_deviations(PAPER[0], 1.0, PAPER[3], 2.0, PAPER_BLOCK)
     return Finding(
-        verdict=Verdict.HOLDS if owned.all() else Verdict.FAILS,
+        verdict=Verdict.of(owned.all()),
         covered=f"d_K = {', '.join(map(str, PAPER))}, B = {PAPER_BLOCK}, {len(prices)} prices of a step, 0.1 to 10 "
         f"times the rest of the round; one step alone suffices from {needed:.1f} times on",
         counterexample=""
@@ -104,7 +104,7 @@ def _more_steps_as_quality_falls(thorough: bool) -> Finding:
         if any(later < earlier for earlier, later in pairwise(speeds.argmax(axis=1))):
             wrong = f"d = {d.round(3).tolist()}, c = {c.round(3).tolist()}"
     return Finding(
-        verdict=Verdict.FAILS if wrong else Verdict.HOLDS,
+        verdict=Verdict.of(not wrong),
         covered=f"{ladders} random sets of four efforts on {len(GRID) - 1:,} deviations",
         counterexample=wrong,
     )

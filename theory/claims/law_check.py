@@ -26,7 +26,7 @@ def _known_mistakes(thorough: bool) -> Finding:
         if seen < runs or powers[-1] < POWER:
             missed.append(f"{mistake.name}: {seen} of {runs} runs found, power {powers[-1]:.3f}")
     return Finding(
-        verdict=Verdict.FAILS if missed else Verdict.HOLDS,
+        verdict=Verdict.of(not missed),
         covered=f"{len(powers)} wrong samplers, {DRAWS:,} draws a run, false-alarm rate {FALSE_ALARM:g}: "
         f"{found} of {runs * len(powers)} runs found, least power {min(powers):.6f}",
         counterexample="; ".join(missed),
@@ -43,7 +43,7 @@ def _right_samplers(thorough: bool) -> Finding:
     )
     p_value = float(stats.kstest(p_values, "uniform").pvalue)
     return Finding(
-        verdict=Verdict.HOLDS if p_value > 1e-4 and p_values.min() > FALSE_ALARM else Verdict.FAILS,
+        verdict=Verdict.of(p_value > 1e-4 and p_values.min() > FALSE_ALARM),
         covered=f"{p_values.size:,} runs of {DRAWS:,} draws: none fails, p-values are uniform (Kolmogorov-Smirnov)",
         p_value=p_value,
     )
@@ -60,7 +60,7 @@ def _false_alarms(thorough: bool) -> Finding:
             p_values = law_check.g_test(counts, law)
             ratios += [chance[p_values <= rate].sum() / rate for rate in rates]
     return Finding(
-        verdict=Verdict.HOLDS if 0.5 <= min(ratios) <= max(ratios) <= 2 else Verdict.FAILS,
+        verdict=Verdict.of(0.5 <= min(ratios) <= max(ratios) <= 2),
         covered=f"every count of 3 outcomes, {len(ratios) // len(rates)} laws, rates 1e-2, 1e-4, 1e-6: true over "
         f"stated rate {min(ratios):.2f}..{max(ratios):.2f}",
         worst_error=max(abs(ratio - 1) for ratio in ratios),
@@ -81,7 +81,7 @@ def _at_the_detectable_distance(thorough: bool) -> Finding:
             found.append((law_check.g_test(rng.multinomial(DRAWS, wrong, runs), law) <= FALSE_ALARM).mean())
     slack = 4 * np.sqrt(POWER * (1 - POWER) / runs)
     return Finding(
-        verdict=Verdict.HOLDS if min(found) >= POWER - slack else Verdict.FAILS,
+        verdict=Verdict.of(min(found) >= POWER - slack),
         covered=f"{len(found)} laws, {runs:,} runs each of {DRAWS:,} draws: found in at least {100 * min(found):.2f} %",
         worst_error=max(POWER - min(found), 0.0),
     )
@@ -94,7 +94,7 @@ def _wrong_tests_show(thorough: bool) -> Finding:
     distance = float(total_variation(theorem1.emitted_law(rule, p, q), p))
     accepted = float(theorem1.acceptance_rate(rule, p, q))
     return Finding(
-        verdict=Verdict.HOLDS if distance > 1e-12 else Verdict.FAILS,
+        verdict=Verdict.of(distance > 1e-12),
         covered="exact-match acceptance at p = (.5, .3, .2), q = (.4, .4, .2)",
         worst_error=distance,
         counterexample="drafts kept where an independent draw of the verifier is the same: the text has the law p, but "

@@ -25,7 +25,7 @@ def derived(thorough: bool, *, derive: Callable[[], symbolic.Derivation]) -> Fin
     derivation = derive()
     steps = {**derivation.vanishing, **derivation.nonnegative}
     return Finding(
-        verdict=Verdict.HOLDS if derivation.holds else Verdict.FAILS,
+        verdict=Verdict.of(derivation.holds),
         covered=f"all values of the symbols, in {len(steps)} steps",
         counterexample=", ".join(derivation.gaps),
     )
@@ -50,7 +50,7 @@ def _against_integers(thorough: bool, *, quantity: str) -> Finding:
         error = max(_relative_error(float(result), exact, whole) for result, exact in pairs)
         worst, worst_in_units = max(worst, error), max(worst_in_units, error / (size * EPS))
     return Finding(
-        verdict=Verdict.HOLDS if worst_in_units <= 4 else Verdict.FAILS,
+        verdict=Verdict.of(worst_in_units <= 4),
         covered=f"{len(rates)} rates, 1 - 1e-12 and the float below 1 among them, B = {', '.join(map(str, BLOCKS))}; "
         f"at most {worst_in_units:.2f} B eps",
         worst_error=worst,
@@ -88,7 +88,7 @@ def _any_dependence(thorough: bool) -> Finding:
         tokens = proposition1.tokens_from_survival(chances @ reached)
         worst = max(worst, abs(float(tokens) - float(chances @ (1 + reached.sum(axis=1)))))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= ENUMERATED else Verdict.FAILS,
+        verdict=Verdict.of(worst <= ENUMERATED),
         covered=f"every outcome of {rounds:,} random joint laws, B = 1..6",
         worst_error=worst,
     )
@@ -102,7 +102,7 @@ def _whatever_the_dependence(thorough: bool) -> Finding:
     coin = Fraction(1, 2) * 1 + Fraction(1, 2) * 3
     eq9 = sum(Fraction(1, 2) ** n for n in range(3))
     return Finding(
-        verdict=Verdict.HOLDS if coin == eq9 or shared <= alike else Verdict.FAILS,
+        verdict=Verdict.of(coin == eq9 or shared <= alike),
         covered=f"Beta(α c, (1 - α) c) at α = {rate}, c = 4, B = {size}: {shared:.3f} tokens instead of {alike:.3f}",
         worst_error=float(shared - alike),
         counterexample=f"two positions that share a rate of 0 or 1, each with chance 1/2: {coin} tokens of a round; "
@@ -127,7 +127,7 @@ def _simulated_lengths(
     draws = DRAWS * (10 if thorough else 1)
     result = law_check.check_law(sampler, law, draws=draws, rng=np.random.default_rng(13))
     return Finding(
-        verdict=Verdict.HOLDS if result.passes else Verdict.FAILS,
+        verdict=Verdict.of(result.passes),
         covered=f"{draws:,} rounds, B = {len(law) - 1}; false alarm {result.false_alarm:g}, finds a total variation "
         f"of {result.detectable:.4f}",
         p_value=result.p_value,

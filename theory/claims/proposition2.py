@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory import proposition2, toys
-from theory.acceptance import LinearAcceptance
+from theory.acceptance import LOSSLESS, LinearAcceptance
 from theory.claims.claim import Claim, Finding, Method, Verdict
 from theory.proposition2 import Exactness
 
-LOSSLESS = LinearAcceptance(leniency=0)
 TOLERANCE = 1e-14
 """Rounding of one position: sums over at most eight tokens and six proposals."""
 JOINT_TOLERANCE = 1e-13
@@ -52,7 +51,7 @@ def _one_position(thorough: bool, *, leniency: float) -> Finding:
         law = proposition2.verified_law(LinearAcceptance(leniency=leniency), p, proposals, weights)
         worst = max(worst, _distance(law, (1 - leniency) * p + leniency * weights @ proposals))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{instances:,} random laws of Q on up to 6 values, V = 2..8",
         worst_error=worst,
     )
@@ -62,7 +61,7 @@ def _joint(thorough: bool, *, orders: Orders, efforts: tuple[int, ...], **denois
     """The law of the whole text against the verifier's, over every trajectory."""
     biases = [_distance(*texts) for texts in _texts(orders, efforts, thorough, **denoiser)]
     return Finding(
-        verdict=Verdict.HOLDS if max(biases) <= JOINT_TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(max(biases) <= JOINT_TOLERANCE),
         covered=_covered(len(biases), efforts),
         worst_error=max(biases),
     )
@@ -78,7 +77,7 @@ def _in_fractions(thorough: bool) -> Finding:
             worst = max(worst, Fraction(abs(law - own).sum()))
             instances += 1
     return Finding(
-        verdict=Verdict.HOLDS if worst == 0 else Verdict.FAILS,
+        verdict=Verdict.of(worst == 0),
         covered=f"{instances} instances of the exact classes in fractions",
         worst_error=float(worst),
     )
@@ -93,7 +92,7 @@ def _any_draft(thorough: bool) -> Finding:
     example, every = _distance(law, proposition2.verifier_law(verifier)), [*chain.from_iterable(biases.values())]
     found = ", ".join(f"{order} {max(found):.3f} ({np.mean(found):.3f})" for order, found in biases.items())
     return Finding(
-        verdict=Verdict.FAILS if example > VISIBLE and max(every) > VISIBLE else Verdict.HOLDS,
+        verdict=Verdict.of(not (example > VISIBLE and max(every) > VISIBLE)),
         covered=f"{_covered(len(every), efforts)}; largest (and mean) joint TV: {found}",
         worst_error=max(*every, example),
         counterexample="two slots, two symbols, uniform verifier; slot 2 is drafted first, uniformly, and slot 1 "
@@ -107,7 +106,7 @@ def _first_token(thorough: bool) -> Finding:
     efforts = (2, 3)
     biases = [_distance(_first(law), _first(own)) for law, own in _texts(DRAFTERS_OWN, efforts, thorough)]
     return Finding(
-        verdict=Verdict.HOLDS if max(biases) <= JOINT_TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(max(biases) <= JOINT_TOLERANCE),
         covered=_covered(len(biases), efforts),
         worst_error=max(biases),
     )
@@ -124,7 +123,7 @@ def _first_token_of_any_draft(thorough: bool) -> Finding:
     joint = [_distance(*pair) for pair in texts]
     example = _distance(law, verifier[0])
     return Finding(
-        verdict=Verdict.FAILS if example > VISIBLE and max(biases) > VISIBLE else Verdict.HOLDS,
+        verdict=Verdict.of(not (example > VISIBLE and max(biases) > VISIBLE)),
         covered=f"{_covered(len(biases), efforts)}; largest (and mean) TV of the first token {max(biases):.3f} "
         f"({np.mean(biases):.3f}), of the text {max(joint):.3f} ({np.mean(joint):.3f})",
         worst_error=max(*biases, example),
@@ -146,7 +145,7 @@ def _mean_proposal(thorough: bool) -> Finding:
         first.append(_distance(_first(law), _first(own)))
         joint.append(_distance(law, own))
     return Finding(
-        verdict=Verdict.FAILS if max(joint) > VISIBLE else Verdict.HOLDS,
+        verdict=Verdict.of(not (max(joint) > VISIBLE)),
         covered=f"every trajectory of {len(joint)} random pairs, V = B = K = 2",
         worst_error=max(joint),
         counterexample="commits from left to right are exact against Q; against E[Q] the first token keeps its law (TV "
@@ -175,7 +174,7 @@ def _guarantees(thorough: bool) -> Finding:
         if proposition2.exactness(order, effort, greedy=greedy) != found or JOINT_TOLERANCE < joint < VISIBLE:
             wrong.append(f"{order}, K = {effort}{', greedy' if greedy else ''}: {found}, joint TV {joint:.1e}")
     return Finding(
-        verdict=Verdict.FAILS if wrong else Verdict.HOLDS,
+        verdict=Verdict.of(not wrong),
         covered=f"{len(settings)} settings: {len(orders)} orders, K = 1..3, soft and one-hot drafts",
         counterexample="; ".join(wrong),
     )

@@ -81,7 +81,7 @@ def _program(thorough: bool) -> Finding:
         errors = (optimum.acceptance - best, optimum.upper_bound - best, float(overlap(target, q)) - best, beyond)
         worst = max(worst, *map(abs, errors))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= PROGRAM_TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(worst <= PROGRAM_TOLERANCE),
         covered=f"{instances:,} pairs, V = 2..64, a dual certificate for each",
         worst_error=worst,
     )
@@ -100,7 +100,7 @@ def _nearest(thorough: bool) -> Finding:
             rivals = p + moves * np.minimum(1, radius / np.where(lengths > 0, lengths, 1))
             worst = max(worst, float((distance - np.linalg.norm(rivals - q, norm, axis=1)).max()))
     return Finding(
-        verdict=Verdict.HOLDS if worst <= TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{instances:,} pairs, V = 2..64, 8 rivals in each of the norms L1, L2, L-infinity",
         worst_error=worst,
     )
@@ -110,7 +110,7 @@ def _bounded(thorough: bool) -> Finding:
     """By how much a rule of any kind accepts more than the line allows."""
     above = [accepted - most for accepted, most in _on_the_line(_AnyRule, thorough)]
     return Finding(
-        verdict=Verdict.HOLDS if max(above) <= TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(max(above) <= TOLERANCE),
         covered=f"{len(above):,} rules with random acceptance and replacement, V = 2..64",
         worst_error=max(*above, 0.0),
     )
@@ -120,7 +120,7 @@ def _attained(thorough: bool, *, make: MakeRule) -> Finding:
     """How far the acceptance of rules of one kind is from the line."""
     off = [abs(accepted - most) for accepted, most in _on_the_line(make, thorough)]
     return Finding(
-        verdict=Verdict.HOLDS if max(off) <= TOLERANCE else Verdict.FAILS,
+        verdict=Verdict.of(max(off) <= TOLERANCE),
         covered=f"{len(off):,} pairs and rules, V = 2..64",
         worst_error=max(off),
     )
@@ -137,7 +137,7 @@ def _attained_by_all(thorough: bool) -> Finding:
     scores = {name: float(theorem1.efficiency(rule, p, q)) for name, rule in rules.items()}
     listed = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
     return Finding(
-        verdict=Verdict.FAILS if min(scores.values()) < 1 - TOLERANCE else Verdict.HOLDS,
+        verdict=Verdict.of(not (min(scores.values()) < 1 - TOLERANCE)),
         covered=f"{len(rules)} rules on one pair",
         worst_error=1 - min(scores.values()),
         counterexample=f"efficiency at p = {p.tolist()}, q = {q.tolist()}: {listed}",

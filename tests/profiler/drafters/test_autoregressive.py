@@ -22,15 +22,10 @@ from tests.profiler.drafters.checks import (
 )
 from tests.profiler.scripted import FALSE_ALARM, counting, noise
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 BLOCK = 3
 SIZE = tiny.MASK_ID  # no mask token
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module")

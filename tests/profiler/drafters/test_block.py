@@ -24,15 +24,10 @@ from tests.profiler.drafters.checks import (
 )
 from tests.profiler.scripted import FALSE_ALARM, MarkovVerifier, TableModel, counting, noise, p_value, pair_of
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 LENGTH = 4
 BANNED = torch.arange(tiny.SIZE) == tiny.MASK_ID
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module")

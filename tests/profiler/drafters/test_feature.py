@@ -26,15 +26,10 @@ from tests.profiler.drafters.checks import (
 )
 from tests.profiler.scripted import FALSE_ALARM, counting, noise
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 BLOCK = 4
 BANNED = torch.arange(tiny.SIZE) == tiny.MASK_ID
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module", params=["dflash", "dspark"])

@@ -24,16 +24,11 @@ from tests.profiler.drafters.checks import (
 )
 from tests.profiler.scripted import FALSE_ALARM, counting, noise
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 BLOCK, SIZE, RANK, ALPHA = 4, tiny.MASK_ID, 2, 3.0
 BANNED = torch.zeros(SIZE, dtype=torch.bool)
 SETTINGS = f'family = "lora"\nrank = {RANK}\nalpha = {ALPHA}'
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,8 @@ from tests.profiler.scripted import (
     uniform_p_value,
 )
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 BLOCK = 8
 BANNED = torch.arange(len(TOKEN_IDS)) == MASK_ID
 SAMPLINGS = [
@@ -39,13 +41,6 @@ SAMPLINGS = [
 ]
 PASS_TOLERANCE = 2e-5
 """Between two float32 forward passes that sum in another order, in a probability; ten times what is seen."""
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 def drafter_of(model, **settings):

@@ -18,15 +18,10 @@ from tests.profiler.drafters.checks import (
 )
 from tests.profiler.scripted import FALSE_ALARM, counting, noise
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
 BLOCK, SIZE = 4, tiny.MASK_ID
 BANNED = torch.zeros(SIZE, dtype=torch.bool)
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    """As within `decode`."""
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module")
