@@ -2,6 +2,7 @@ import pytest
 
 from profiler.cli import guarded
 from profiler.training import evaluate
+from theory.acceptance import LOSSLESS
 
 pytestmark = pytest.mark.usefixtures("restored_torch")
 
@@ -42,8 +43,7 @@ def test_the_embedded_pair_is_what_its_model_card_says(embedded_pair):
         return sum(evaluate.tasks.load("word_problems").is_correct(*each) for each in zip(prompts, texts, strict=True))
 
     def verified(prompt, streams):
-        rule = evaluate.LinearAcceptance(leniency=0.0)
-        rounds = evaluate.decode(embedded_pair, prompt, effort=4, rule=rule, streams=streams, token_limit=64)
+        rounds = evaluate.decode(embedded_pair, prompt, effort=4, rule=LOSSLESS, streams=streams, token_limit=64)
         return [token for each in rounds for token in each.tokens]
 
     def drafted(prompt, streams):

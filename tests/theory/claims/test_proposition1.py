@@ -15,15 +15,6 @@ EQ_9_WHATEVER = CLAIM["Eq. 9 holds whatever the dependence between the positions
 SHARED_AS_INDEPENDENT = CLAIM["A rate shared by a round leaves the law of the accepted length as in Proposition 1"]
 
 
-@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.statement[:40])
-def test_every_verdict_is_the_expected_one(claim):
-    finding = claim.check(False)
-
-    assert finding.verdict == claim.expected
-    assert finding.covered
-    assert bool(finding.counterexample) == (claim.expected == Verdict.FAILS)
-
-
 def test_a_wrong_formula_fails_its_derivation():
     finding = claims.derived(False, derive=lambda: symbolic.long_blocks(lambda rate: 2 / (1 - rate)))
 
