@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from profiler.tasks import gsm8k, humaneval, own, word_problems
+from profiler.tasks import code, gsm8k, humaneval, instructions, mathematics, own, word_problems
 from profiler.tasks.task import Task
 
-_TASKS = {
+_TASKS: dict[str, Task] = {
+    "code": code.TASK,
     "gpqa": cast(Task, own),  # its authors ask not to spread it
     "gsm8k": cast(Task, gsm8k),
     "humaneval": cast(Task, humaneval),
+    "instructions": instructions.TASK,
+    "mathematics": mathematics.TASK,
     "own": cast(Task, own),
     "word_problems": cast(Task, word_problems),
 }

@@ -16,6 +16,10 @@ CHAT = {
         "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n"
     ),
     "qwen3-no-thinking": ("<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"),
+    "smollm2": (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+        "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n"
+    ),
     "gemma4-no-thinking": "<bos><|turn>user\n2 + 2?<turn|>\n<|turn>model\n<|channel>thought\n<channel|>",
 }
 
