@@ -16,6 +16,8 @@ from transformers import (
     Gemma4ForCausalLM,
     Gemma4ForConditionalGeneration,
     Gemma4TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -79,6 +81,11 @@ def qwen2(seed: int, **settings: object) -> PreTrainedModel:
 def qwen3(seed: int, **settings: object) -> PreTrainedModel:
     """As Qwen3, SDAR and Uno are built."""
     return _random(Qwen3ForCausalLM, Qwen3Config(**COMMON | settings), seed)
+
+
+def llama(seed: int, **settings: object) -> PreTrainedModel:
+    """As SmolLM2 is built: the head is the table of embeddings."""
+    return _random(LlamaForCausalLM, LlamaConfig(**COMMON | {"tie_word_embeddings": True} | settings), seed)
 
 
 def gemma4(seed: int) -> PreTrainedModel:
