@@ -26,6 +26,10 @@ class Noise(Protocol):
         """The noise of some of the slots alone."""
         ...
 
+    def among(self, ids: torch.Tensor) -> Noise:
+        """The noise for distributions over the tokens `ids` (H,) alone, a token being its place among them."""
+        ...
+
 
 @dataclass(frozen=True)
 class Uniforms:
@@ -45,6 +49,10 @@ class Uniforms:
     def part(self, slots: slice) -> Uniforms:
         """The noise of some of the slots alone."""
         return Uniforms(self.values[:, slots], self.canvas[slots])
+
+    def among(self, ids: torch.Tensor) -> Uniforms:
+        """The same: a uniform belongs to no token."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,10 @@ class Gumbel:
     def part(self, slots: slice) -> Gumbel:
         """The noise of some of the slots alone."""
         return Gumbel(self.values[slots], self.canvas[slots])
+
+    def among(self, ids: torch.Tensor) -> Gumbel:
+        """The noise of these tokens alone."""
+        return Gumbel(self.values[:, ids], self.canvas)
 
 
 def _ids(uniforms: torch.Tensor, low: int, high: int) -> torch.Tensor:

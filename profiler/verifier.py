@@ -28,6 +28,11 @@ class Verifier:
         self._features = torch.empty(0)
 
     @property
+    def cache(self) -> DynamicCache:
+        """The keys and values of what it has read, for a drafter that reads them too."""
+        return self._cache
+
+    @property
     def cached(self) -> int:
         """How many tokens the cache holds."""
         return self._cache.get_seq_length()
@@ -53,6 +58,14 @@ class Verifier:
         self._features = torch.empty(0, width * len(self._observed), device=prompt.device)
         if len(prompt) > 1:
             self._read(prompt[:-1], logits_to_keep=1)
+
+    def require_read(self, text: torch.Tensor) -> None:
+        """Refuse to let a drafter read what is not there: the cache must hold all of `text` (n,) but its last token."""
+        if self.cached != len(text) - 1:
+            raise ValueError(
+                f"the verifier has read {self.cached} tokens of a text of {len(text)}; "
+                "a drafter that reads the verifier follows it and cannot decode alone"
+            )
 
     def score(self, last: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
         """Distributions (B + 1, V) after the text, given its `last` token (1,) and `drafted` (B,) tokens."""

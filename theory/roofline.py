@@ -108,7 +108,7 @@ class Forward:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """A transformer's layers and its two ends.
+    """A transformer's layers and its two ends; ``vocabulary`` counts the rows of its output head.
 
     ``tied``: the output head is the embedding. ``borrows_ends``: both belong to another model. ``extra`` counts what
     every pass reads outside layers and ends, ``tables`` what it reads single rows of.
@@ -140,7 +140,7 @@ class ModelShape:
         types = text.get("layer_types") or ["full_attention"] * text["num_hidden_layers"]
         return cls(
             hidden=hidden,
-            vocabulary=text["vocab_size"],
+            vocabulary=text.get("draft_vocab_size", text["vocab_size"]),
             tied=text.get("tie_word_embeddings", False),
             layers=tuple(_layer(text, kind, attention, adapter_rank) for attention in types),
             extra=_extra(text, kind),
@@ -291,6 +291,8 @@ def _extra(text: Mapping[str, Any], kind: str) -> int:
     extra = hidden
     if kind == "diffusion_gemma":  # self-conditioning: a norm and a gated feed-forward
         extra += hidden + 3 * hidden * text["intermediate_size"]
+    if "draft_vocab_size" in text:  # the embedding of the mask, which an early exit's vocabulary lacks
+        extra += hidden
     targets = text.get("dflash_config", text).get("target_layer_ids")
     if targets:  # one projection of the verifier's hidden states side by side, and its norm
         extra += len(targets) * hidden**2 + hidden

@@ -35,7 +35,7 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.mask_embedding = nn.Parameter(torch.zeros(config.hidden_size))
         self.head_ids: torch.Tensor
-        self.register_buffer("head_ids", torch.arange(config.head_size, dtype=torch.int32))
+        self.register_buffer("head_ids", torch.arange(config.draft_vocab_size, dtype=torch.int32))
         self.post_init()
 
     @classmethod
@@ -46,7 +46,7 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
         """
         config = copy.deepcopy(verifier.config)
         config.num_hidden_layers = layers
-        config.head_size = len(head_ids)
+        config.draft_vocab_size = len(head_ids)
         config.mask_token_id = config.vocab_size
         network = cls(config)
         weights = {name: weight for name, weight in verifier.model.state_dict().items() if not _beyond(name, layers)}

@@ -61,15 +61,10 @@ class FeatureDrafter:
         longest = self.backbone.block_size - self.spare_rows
         if block > longest:
             raise ValueError(f"`block` must be at most the {longest} tokens that the drafter proposes, got {block}")
-        features = self.verifier.features
-        if len(features) != len(prefix) - 1:
-            raise ValueError(
-                f"the verifier has read {len(features)} tokens of a text of {len(prefix)}; "
-                "a feature drafter follows a verifier and cannot decode alone"
-            )
+        self.verifier.require_read(prefix)
         masks = torch.full((block + self.spare_rows - 1,), self._mask_id, device=prefix.device)
         rows = torch.nn.functional.embedding(torch.cat([prefix[-1:], masks]), embedding)
-        new = features[self._cache.get_seq_length() :]
+        new = self.verifier.features[self._cache.get_seq_length() :]
         dtype = self.backbone.fc.weight.dtype
         return self.backbone.hidden(rows.to(dtype), new.to(dtype), self._cache)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
+    GgufConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -23,7 +23,7 @@ from transformers import (
 )
 from transformers.utils import cached_file
 
-from profiler.pairs import random_weights
+from profiler.pairs import gguf_files, random_weights
 from profiler.pairs.families import ModelSpec
 
 NATIVE = {"Dream": "qwen2", "sdar": "qwen3"}
@@ -55,11 +55,12 @@ class Checkpoints:
 
     def config(self, model: ModelSpec) -> PreTrainedConfig:
         """The architecture, in a class of transformers itself even where the checkpoint names code of its own."""
+        source, options = self._source(model)
         try:
-            if self.random and model.config:
+            if model.config and (self.random or self._lacks_config(model)):
                 table = json.loads((self.folder / model.config).read_text())
             else:
-                table, _ = PreTrainedConfig.get_config_dict(self.location(model), revision=model.revision)
+                table, _ = PreTrainedConfig.get_config_dict(source, **options)
             if self.layers:
                 table = shortened(table, self.layers)
             if "model_type" not in table:
@@ -68,7 +69,7 @@ class Checkpoints:
             if kind in CONFIG_MAPPING:
                 return CONFIG_MAPPING[kind].from_dict(table | {"model_type": kind})
             if self.trust_remote_code:
-                return AutoConfig.from_pretrained(self.location(model), revision=model.revision, trust_remote_code=True)
+                return AutoConfig.from_pretrained(source, **options, trust_remote_code=True)
         except self._errors as error:
             raise ValueError(self._not_loaded(model, "model", error)) from error
         raise ValueError(
@@ -79,23 +80,27 @@ class Checkpoints:
     def model(self, model: ModelSpec, *, architecture: Any = AutoModelForCausalLM, **changes: Any) -> PreTrainedModel:
         """The model in its dtype on the device, in the class that `architecture` chooses for its config.
 
-        `changes` are set on the config first. Weights that the files lack are refused: they would be random.
+        `changes` are set on the config first. Weights that the files lack are refused: they would be random. Those of a
+        GGUF file become ordinary ones: multiplied as they are packed, they would be several times as slow.
         """
         config = self.config(model)
         for name, value in changes.items():
             setattr(config, name, value)
         if self.random:
             return random_weights.build(architecture, config, dtype=getattr(torch, model.dtype), device=self.device)
+        source, options = self._source(model)
+        if model.gguf:
+            options |= {"quantization_config": GgufConfig(dequantize=True)}
         try:
             loaded, report = architecture.from_pretrained(
-                self.location(model),
+                source,
                 config=config,
-                revision=model.revision,
                 dtype=getattr(torch, model.dtype),
                 attn_implementation="sdpa",
                 device_map={"": self.device},
                 output_loading_info=True,
                 trust_remote_code=self.trust_remote_code,
+                **options,
             )
             if report["missing_keys"]:
                 raise ValueError(f"weights are missing, {sorted(report['missing_keys'])[0]} among them")
@@ -106,8 +111,11 @@ class Checkpoints:
     def tokenizer(self, model: ModelSpec) -> PreTrainedTokenizerBase:
         """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
         if model.tokenizer:
-            model = dataclasses.replace(model, checkpoint=model.tokenizer, revision="main", tokenizer="")
+            model = ModelSpec(checkpoint=model.tokenizer)
+        path = self._gguf(model) if model.gguf else None
         try:
+            if path:
+                return gguf_files.tokenizer(path)
             return PreTrainedTokenizerFast.from_pretrained(self.location(model), revision=model.revision)
         except (OSError, ValueError) as error:
             raise ValueError(self._not_loaded(model, "tokenizer", error)) from error
@@ -120,9 +128,11 @@ class Checkpoints:
             raise ValueError(self._not_loaded(model, name, error)) from error
 
     def fingerprint(self, model: ModelSpec) -> str:
-        """What the weights are: a digest of a local folder's safetensors, else the hub name with its revision."""
+        """What the weights are: a digest of the local files that hold them, else the hub name with its revision."""
         if self.random:
             return f"random, seed {random_weights.SEED}"
+        if model.gguf:
+            return f"sha256:{gguf_files.digest(self._gguf(model))[:16]}"
         folder = Path(self.location(model))
         if not folder.is_dir():
             return f"{model.checkpoint}@{model.revision}"
@@ -130,6 +140,28 @@ class Checkpoints:
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
         return f"sha256:{digest.hexdigest()[:16]}"
+
+    def _source(self, model: ModelSpec) -> tuple[str, dict[str, Any]]:
+        """Where transformers finds a model, and the options that say so."""
+        if model.gguf and not self.random:
+            path = self._gguf(model)
+            return str(path.parent), {"gguf_file": path.name}
+        return self.location(model), {"revision": model.revision}
+
+    def _gguf(self, model: ModelSpec) -> Path:
+        """The GGUF file of a model, if it is what the pair says it is."""
+        path = None if model.package else self.file(model, model.gguf)
+        try:
+            path = path or gguf_files.packaged(model.package, model.gguf)
+            gguf_files.require_readable(path, model.sha256)
+        except ValueError as error:
+            raise ValueError(f"{self.pair}: {error}") from error
+        return path
+
+    def _lacks_config(self, model: ModelSpec) -> bool:
+        """Whether there is no config.json to read: in a GGUF file, or in the folder of an adapter."""
+        folder = Path(self.location(model))
+        return bool(model.gguf) or (folder.is_dir() and not (folder / "config.json").exists())
 
     @property
     def _errors(self) -> tuple[type[Exception], ...]:

@@ -16,11 +16,18 @@ Dtype = Literal["float32", "float64", "bfloat16", "float16"]
 class ModelSpec:
     """A checkpoint (a folder beside the TOML file, any folder, or a hub name) and how it is sampled.
 
-    ``config`` is a copy of the checkpoint's config.json beside the TOML file: its shape is then known without a hub.
-    ``tokenizer`` is the checkpoint whose tokenizer it uses, for one that comes without a tokenizer.json of its own.
+    ``config`` is a copy of the checkpoint's config.json beside the TOML file: its shape is then known without a hub,
+    and an adapter or a GGUF file may come without one. ``tokenizer`` is the checkpoint whose tokenizer it uses, for one
+    that comes without a tokenizer.json of its own.
+
+    ``gguf`` names a GGUF file that holds everything, in the checkpoint's folder or hub or, with ``package``, among the
+    files of an installed package, written as pip takes it. ``sha256`` is what its contents must be.
     """
 
     checkpoint: str
+    gguf: str = ""
+    package: str = ""
+    sha256: str = ""
     config: str = ""
     tokenizer: str = ""
     revision: str = "main"
@@ -122,12 +129,13 @@ class FeatureSpec(DrafterSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyExitSpec(DrafterSpec):
-    """The verifier's first layers, trained to draft, reading the verifier's own cache."""
+    """The verifier's first layers, trained to draft, reading the verifier's own cache: see `Canvas` for the fields."""
 
     uses_mask: ClassVar[bool] = True
     reads_verifier: ClassVar[bool] = True
 
     order: Order = "left_to_right"
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,8 +53,9 @@ def load(
     if random:
         drafter_tokenizer = tokenizer = NumberTokenizer()
     else:
-        drafter_tokenizer = checkpoints.tokenizer(spec.drafter)
         tokenizer = checkpoints.tokenizer(spec.verifier)
+        shared = spec.drafter.tokenizer == spec.verifier.checkpoint
+        drafter_tokenizer = tokenizer if shared else checkpoints.tokenizer(spec.drafter)
     configs = {"drafter": checkpoints.config(spec.drafter), "verifier": checkpoints.config(spec.verifier)}
     rows = {name: int(config.get_text_config().vocab_size) for name, config in configs.items()}
     banned = torch.zeros(min(rows.values()), dtype=torch.bool) if random else banned_ids(drafter_tokenizer, tokenizer)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from profiler.pairs.checkpoints import shortened
-from profiler.pairs.families import LoraSpec, ModelSpec
+from profiler.pairs.families import EarlyExitSpec, LoraSpec, ModelSpec
 from profiler.pairs.spec import PairSpec, names, read
 from theory.roofline import H100, H200, Device, LatencyBound, ModelShape, bound_latency
 
@@ -29,7 +29,8 @@ def shapes(spec: PairSpec, *, layers: int = 0) -> tuple[ModelShape, ModelShape]:
 def memory_bytes(spec: PairSpec) -> int:
     """Weights of both models, their caches at the longest text, and the distributions of a block in float32.
 
-    An adapter lies on the verifier's own weights. Activations are not counted, a few per cent.
+    An adapter lies on the verifier's own weights, an early exit reads the verifier's own cache. Activations are not
+    counted, a few per cent.
     """
     drafter, verifier = shapes(spec)
     length = PROMPT_TOKENS + spec.task.token_limit
@@ -39,7 +40,7 @@ def memory_bytes(spec: PairSpec) -> int:
     else:
         weights = drafter.parameters * _BYTES[spec.drafter.dtype] + verifier.parameters * _BYTES[spec.verifier.dtype]
     caches = verifier.cache_bytes(length)
-    if spec.drafter.reading != "recompute":
+    if spec.drafter.reading != "recompute" and not isinstance(spec.drafter, EarlyExitSpec):
         caches += drafter.cache_bytes(length)
     return weights + caches + 2 * (block + 1) * verifier.vocabulary * _BYTES["float32"]
 

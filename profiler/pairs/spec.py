@@ -122,6 +122,7 @@ def _pair(table: dict[str, Any], path: Path | str) -> PairSpec:
         table["drafter"] = _drafter(table["drafter"], f"{path}: [drafter]")
     if isinstance(table.get("verifier"), dict):
         table["verifier"] = build(ModelSpec, table["verifier"], f"{path}: [verifier]")
+        _require_file_of_package(table["verifier"], f"{path}: [verifier]")
     _add_tasks(table, path)
     spec: PairSpec = build(PairSpec, table, str(path))
     if spec.block_size < 0:
@@ -139,7 +140,13 @@ def _drafter(table: dict[str, Any], where: str) -> DrafterSpec:
     if family not in FAMILIES:
         raise ValueError(f"{where}: `family` must be one of {', '.join(FAMILIES)}, got {family!r}")
     drafter: DrafterSpec = build(FAMILIES[family], table, where)
+    _require_file_of_package(drafter, where)
     return drafter
+
+
+def _require_file_of_package(model: ModelSpec, where: str) -> None:
+    if model.package and not model.gguf:
+        raise ValueError(f"{where}: `gguf` must name a file of the package {model.package}, got none")
 
 
 def _add_tasks(table: dict[str, Any], path: Path | str) -> None:

@@ -27,11 +27,13 @@ from transformers import (
 )
 from transformers.models.gemma4.configuration_gemma4 import Gemma4VisionConfig
 
+from profiler.drafters.early_exit_network import EarlyExitNetwork
 from profiler.drafters.feature_backbone import DSparkModel, FeatureBackbone
 
 WORDS = ("a", "b", "c", "d", "e")
 EOS_ID, MASK_ID, SIZE = 5, 6, 7
 CANVAS = 8
+EARLY_EXIT_IDS = (0, 5, 2, 1, 4)
 ROWS = 10
 """Rows of the output heads, more than there are tokens, as real checkpoints have them (case O09)."""
 
@@ -88,6 +90,14 @@ def llama(seed: int, **settings: object) -> PreTrainedModel:
     return _random(LlamaForCausalLM, LlamaConfig(**COMMON | {"tie_word_embeddings": True} | settings), seed)
 
 
+def early_exit(seed: int) -> PreTrainedModel:
+    """As an early exit is built: the first layer of a Llama, and a head that lacks two of its tokens."""
+    config = LlamaConfig(**COMMON | {"num_hidden_layers": 1}, draft_vocab_size=5, mask_token_id=ROWS)
+    network = _random(EarlyExitNetwork, config, seed)
+    network.head_ids.copy_(torch.tensor(EARLY_EXIT_IDS))
+    return network
+
+
 def gemma4(seed: int) -> PreTrainedModel:
     """As the text part of Gemma 4 is built: a sliding layer of 6 tokens, a full one with keys as values."""
     return _random(Gemma4ForCausalLM, Gemma4TextConfig(**GEMMA_TEXT), seed)
@@ -140,6 +150,42 @@ def write(model: PreTrainedModel, folder: Path, *, mask: bool = False) -> Path:
     names = {"eos_token": "<eos>"} | ({"mask_token": "<mask>"} if mask else {})
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
     return folder
+
+
+def write_gguf(model: PreTrainedModel, path: Path) -> Path:
+    """A Llama and its tokenizer, of letters and one pair of them, as a GGUF file."""
+    import gguf
+
+    config = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([*WORDS, "<eos>", "ab"])
+    writer.add_token_types([gguf.TokenType.NORMAL] * len(WORDS) + [gguf.TokenType.CONTROL, gguf.TokenType.NORMAL])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(EOS_ID)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, weights in model.state_dict().items():
+        kind, rows = name.split(".")[-2], weights
+        if kind in heads:  # the two halves that rotate together lie side by side in such files
+            rows = weights.unflatten(0, (heads[kind], 2, -1)).transpose(1, 2).flatten(0, 2)
+        if name != "lm_head.weight":
+            writer.add_tensor(names.get_name(name, (".weight",)), rows.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 def _random(kind: type[PreTrainedModel], config: object, seed: int) -> PreTrainedModel:

@@ -22,8 +22,11 @@ KINDS = {
     "lora": ("lora", "rank = 2\nalpha = 3.0", tiny.qwen3, [1, 3]),
     "dflash": ("feature", 'variant = "dflash"\ntemperature = 0.0', tiny.dflash, [1]),
     "dspark": ("feature", 'variant = "dspark"', tiny.dspark, [1]),
+    "early_exit": ("early_exit", "", tiny.early_exit, [1, 3]),
     "autoregressive": ("autoregressive", "", tiny.qwen2, [1]),
 }
+VERIFIERS = {"uniform": tiny.gemma4, "early_exit": tiny.llama}
+OWN_CODE = {"masked": "Dream", "block": "sdar"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -35,17 +38,17 @@ def kind(request):
 def pair_file(kind, tmp_path_factory):
     family, settings, drafter, _ = KINDS[kind]
     folder = tmp_path_factory.mktemp(kind)
-    verifier = tiny.gemma4(seed=2) if family == "uniform" else tiny.qwen3(seed=2)
+    verifier = VERIFIERS.get(family, tiny.qwen3)(seed=2)
     path = tiny.pair_file(
         folder,
         f'family = "{family}"\n{settings}',
         drafter=drafter(seed=1),
         verifier=verifier,
         block_size=BLOCK,
-        mask=FAMILIES[family].uses_mask,
+        mask=FAMILIES[family].uses_mask and family != "early_exit",
     )
-    if FAMILIES[family].uses_mask and family != "feature":
-        tiny.name_own_code(folder / "drafter", {"masked": "Dream", "block": "sdar"}[family], mask_token_id=tiny.MASK_ID)
+    if family in OWN_CODE:
+        tiny.name_own_code(folder / "drafter", OWN_CODE[family], mask_token_id=tiny.MASK_ID)
     if family == "lora":
         tiny.write_adapter(verifier, folder / "drafter/adapter", rank=2, seed=5)
     return path

@@ -185,7 +185,7 @@ def test_a_pair_of_random_weights_needs_neither_checkpoint_nor_tokenizer(small):
 
 
 def test_without_random_weights_the_same_pair_is_refused(small):
-    with pytest.raises(ValueError, match="small: no tokenizer at 'not/there'"):
+    with pytest.raises(ValueError, match="small: no tokenizer at 'nor/there'"):
         pairs.load(str(small()), device="cpu")
 
 
