@@ -11,10 +11,10 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadfile
 TORCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help calibrate test lint mutation notebooks bench accuracy embedded-pair install clean
+.PHONY: help calibrate test lint mutation notebooks bench accuracy embedded-pair smollm2-drafters install clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 calibrate: $(VENV)/.runtime ## record a pair, predict its frontier, write a report (ARGS="--prompts 20")
 	$(BIN)/python -m profiler.calibrate $(ARGS)
@@ -46,6 +46,9 @@ accuracy: $(VENV)/.installed ## record, sweep other prompts, and see how far eac
 
 embedded-pair: $(VENV)/.runtime ## train the embedded pair from nothing and replace its weights
 	$(BIN)/python -m profiler.training --out profiler/pairs/embedded
+
+smollm2-drafters: $(VENV)/.installed ## train the drafters of the SmolLM2 pair on its verifier's answers
+	$(BIN)/python -m profiler.distillation --out profiler/pairs/smollm2
 
 install: $(VENV)/.installed ## make .venv for development
 

@@ -19,7 +19,7 @@ from profiler.sampling import Sampling
 from theory.proposition2 import Exactness
 
 _PEFT = "base_model.model."
-_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
+DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 FIRST_NOISE_ID = 1
 """Noise is drawn from the ids behind the first, as in training."""
 
@@ -32,19 +32,19 @@ class GatedAdapter:
     """
 
     def __init__(self, model: PreTrainedModel, weights: dict[str, torch.Tensor], *, rank: int, alpha: float):
-        layers = {name.removesuffix(_DOWN) for name in weights if name.endswith(_DOWN)}
+        layers = {name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)}
         modules = dict(model.named_modules())
         self._updates = {}
         for layer in sorted(layers):
             target = modules.get(layer.removeprefix(_PEFT))
             if target is None or layer + _UP not in weights:
                 raise ValueError(f"the adapter's {layer} must be a layer of the verifier with lora_A and lora_B")
-            down, up = weights[layer + _DOWN], weights[layer + _UP]
+            down, up = weights[layer + DOWN], weights[layer + _UP]
             if len(down) != rank:
                 raise ValueError(f"`rank` must be the adapter's own, {len(down)} at {layer}, got {rank}")
             self._updates[target] = (down.to(target.weight), alpha / rank * up.to(target.weight))
         if not self._updates:
-            raise ValueError(f"the adapter must have weights named {_PEFT}<layer>{_DOWN}, got none")
+            raise ValueError(f"the adapter must have weights named {_PEFT}<layer>{DOWN}, got none")
 
     @contextmanager
     def open_from(self, first: int) -> Iterator[None]:
@@ -120,19 +120,19 @@ def build(parts: Parts[LoraSpec]) -> LoraDrafter:
     """The drafter of a pair's description, on the weights of its verifier."""
     spec, model = parts.spec, parts.verifier.model
     if parts.checkpoints.random:
-        weights = _without_effect(model, spec.rank)
+        weights = without_effect(model, spec.rank)
     else:
         weights = load_file(parts.checkpoints.file(spec, f"{spec.adapter}/adapter_model.safetensors"))
     adapter = GatedAdapter(model, weights, rank=spec.rank, alpha=spec.alpha)
     return LoraDrafter(model, adapter, banned=parts.banned, sampling=spec.sampling)
 
 
-def _without_effect(model: PreTrainedModel, rank: int) -> dict[str, torch.Tensor]:
+def without_effect(model: PreTrainedModel, rank: int) -> dict[str, torch.Tensor]:
     """An adapter of zeros on every linear layer but the head, to measure what it costs."""
     head = model.get_output_embeddings()
     weights = {}
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and layer is not head:
-            weights[_PEFT + name + _DOWN] = layer.weight.new_zeros(rank, layer.in_features)
+            weights[_PEFT + name + DOWN] = layer.weight.new_zeros(rank, layer.in_features)
             weights[_PEFT + name + _UP] = layer.weight.new_zeros(layer.out_features, rank)
     return weights

@@ -1,0 +1,1 @@
+"""Drafters for a verifier that exists, trained on its own samples."""
