@@ -121,7 +121,7 @@ def test_O23_mask_tokens_of_the_named_drafters():
             masks[name] = json.loads((spec.folder / spec.drafter.config).read_text())["mask_token_id"]
 
     qwen3 = dict.fromkeys(("sdar-8b-qwen3-8b", "sdar-1.7b-qwen3-8b", "dflash-qwen3-8b", "dspark-qwen3-8b"), 151669)
-    assert masks == {"dream-qwen2.5-32b": 151666} | qwen3
+    assert masks == {"dream-qwen2.5-32b": 151666, "smollm2": 49152} | qwen3
 
 
 @pytest.mark.parametrize(
