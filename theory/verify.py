@@ -11,6 +11,7 @@ Exit code 0: every verdict is the expected one; 1: some are not, or a check brok
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 import shutil
 import sys
@@ -58,8 +59,11 @@ class Row:
 
     @property
     def expected(self) -> bool:
-        """Whether the verdict is what the project believes; a check that broke has none."""
-        return self.finding is not None and self.finding.verdict == self.claim.expected
+        """Whether the verdict is what the project believes; a check that broke or met NaN has none to go by."""
+        if self.finding is None or self.finding.verdict != self.claim.expected:
+            return False
+        numbers = (self.finding.worst_error, self.finding.p_value)
+        return not any(number is not None and math.isnan(number) for number in numbers)
 
 
 def collect() -> Iterator[tuple[str, Claim]]:

@@ -1,4 +1,6 @@
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,10 +29,10 @@ def claim(finding, expected=Verdict.HOLDS, statement="Acceptance grows with leni
 def listing(monkeypatch):
     """Makes the given claims the only ones there are."""
 
-    def replace(*claims):
+    def only(*claims):
         monkeypatch.setattr(verify, "collect", lambda: iter([("part", each) for each in claims]))
 
-    return replace
+    return only
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,9 @@ def listing(monkeypatch):
         (FAILS, Verdict.HOLDS, 1, "FAILS, against expectation"),
         (HOLDS, Verdict.FAILS, 1, "HOLDS, against expectation"),
         (Finding(verdict=Verdict.UNDECIDED, covered=""), Verdict.HOLDS, 1, "UNDECIDED, against expectation"),
+        (replace(HOLDS, worst_error=math.nan), Verdict.HOLDS, 1, "HOLDS, against expectation"),
+        (replace(FAILS, worst_error=math.nan), Verdict.FAILS, 1, "FAILS, against expectation"),
+        (replace(LIKELY, p_value=math.nan), Verdict.HOLDS, 1, "HOLDS, against expectation"),
         (ZeroDivisionError("by zero"), Verdict.HOLDS, 1, "BROKEN"),
         (ZeroDivisionError("by zero"), Verdict.FAILS, 1, "BROKEN"),
     ],

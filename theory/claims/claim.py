@@ -1,8 +1,11 @@
 """What a claim of the theory is, and what a check of it found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import SupportsFloat
+
+import numpy as np
 
 
 class Method(StrEnum):
@@ -41,7 +44,8 @@ class Finding:
     covered
         What was looked at, such as ``"2,000 pairs, V = 2..64"``.
     worst_error, p_value
-        The largest departure from the claim, or the p-value of a statistical test; None where there is none.
+        The largest departure from the claim, or the p-value of a statistical test; None where there is none. A NaN
+        says that what was checked computes nothing, and no verdict with it is as expected.
     counterexample
         Where the claim fails, in one line.
     """
@@ -74,3 +78,8 @@ class Claim:
     method: Method
     expected: Verdict
     check: Callable[[bool], Finding]
+
+
+def largest(departures: Iterable[SupportsFloat]) -> float:
+    """Return the largest of some departures from a claim; NaN if one is NaN, which Python's `max` would lose."""
+    return float(np.max([float(departure) for departure in departures]))

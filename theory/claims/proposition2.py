@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from theory import proposition2, toys
 from theory.acceptance import LOSSLESS, LinearAcceptance
-from theory.claims.claim import Claim, Finding, Method, Verdict
+from theory.claims.claim import Claim, Finding, Method, Verdict, largest
 from theory.proposition2 import Exactness
 
 TOLERANCE = 1e-14
@@ -42,14 +42,15 @@ Instance: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 def _one_position(thorough: bool, *, leniency: float) -> Finding:
     """The mean law of a token over random proposals against the target that Proposition 2 names."""
     rng = np.random.default_rng(2)
-    instances, worst = (4000 if thorough else 400), 0.0
+    instances, off = (4000 if thorough else 400), []
     for _ in range(instances):
         size, values = int(rng.integers(2, 9)), int(rng.integers(1, 7))
         concentration = rng.choice([0.1, 1.0])
         p, weights = rng.dirichlet(np.full(size, concentration)), rng.dirichlet(np.ones(values))
         proposals = rng.dirichlet(np.full(size, concentration), values)
         law = proposition2.verified_law(LinearAcceptance(leniency=leniency), p, proposals, weights)
-        worst = max(worst, _distance(law, (1 - leniency) * p + leniency * weights @ proposals))
+        off.append(_distance(law, (1 - leniency) * p + leniency * weights @ proposals))
+    worst = largest(off)
     return Finding(
         verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{instances:,} random laws of Q on up to 6 values, V = 2..8",
@@ -60,26 +61,26 @@ def _one_position(thorough: bool, *, leniency: float) -> Finding:
 def _joint(thorough: bool, *, orders: Orders, efforts: tuple[int, ...], **denoiser: bool) -> Finding:
     """The law of the whole text against the verifier's, over every trajectory."""
     biases = [_distance(*texts) for texts in _texts(orders, efforts, thorough, **denoiser)]
+    worst = largest(biases)
     return Finding(
-        verdict=Verdict.of(max(biases) <= JOINT_TOLERANCE),
+        verdict=Verdict.of(worst <= JOINT_TOLERANCE),
         covered=_covered(len(biases), efforts),
-        worst_error=max(biases),
+        worst_error=worst,
     )
 
 
 def _in_fractions(thorough: bool) -> Finding:
     """The exact classes again, without rounding and with the rule written out a second time."""
     rng = np.random.default_rng(4)
-    worst, instances = Fraction(0), 0
+    off = []
     for _, orders, efforts, settings in EXACT_CLASSES:
         for size, slots in [(2, 2), (3, 2), (2, 3), (3, 3)][: 4 if thorough else 3]:
             law, own = _random_text(rng, orders[-1], efforts[0], size, slots, rational=True, **settings)
-            worst = max(worst, Fraction(abs(law - own).sum()))
-            instances += 1
+            off.append(Fraction(abs(law - own).sum()))
     return Finding(
-        verdict=Verdict.of(worst == 0),
-        covered=f"{instances} instances of the exact classes in fractions",
-        worst_error=float(worst),
+        verdict=Verdict.of(not any(off)),
+        covered=f"{len(off)} instances of the exact classes in fractions",
+        worst_error=largest(off),
     )
 
 
@@ -94,7 +95,7 @@ def _any_draft(thorough: bool) -> Finding:
     return Finding(
         verdict=Verdict.of(not (example > VISIBLE and max(every) > VISIBLE)),
         covered=f"{_covered(len(every), efforts)}; largest (and mean) joint TV: {found}",
-        worst_error=max(*every, example),
+        worst_error=largest([*every, example]),
         counterexample="two slots, two symbols, uniform verifier; slot 2 is drafted first, uniformly, and slot 1 "
         f"copies it with probability 19/20: equal symbols come out with {law[0, 0]} = {float(law[0, 0])} each, "
         f"unequal ones with {law[0, 1]} = {float(law[0, 1])}, instead of 1/4; joint TV {example}",
@@ -105,10 +106,11 @@ def _first_token(thorough: bool) -> Finding:
     """The law of the first token alone, for commit orders that look at the distributions."""
     efforts = (2, 3)
     biases = [_distance(_first(law), _first(own)) for law, own in _texts(DRAFTERS_OWN, efforts, thorough)]
+    worst = largest(biases)
     return Finding(
-        verdict=Verdict.of(max(biases) <= JOINT_TOLERANCE),
+        verdict=Verdict.of(worst <= JOINT_TOLERANCE),
         covered=_covered(len(biases), efforts),
-        worst_error=max(biases),
+        worst_error=worst,
     )
 
 
@@ -126,7 +128,7 @@ def _first_token_of_any_draft(thorough: bool) -> Finding:
         verdict=Verdict.of(not (example > VISIBLE and max(biases) > VISIBLE)),
         covered=f"{_covered(len(biases), efforts)}; largest (and mean) TV of the first token {max(biases):.3f} "
         f"({np.mean(biases):.3f}), of the text {max(joint):.3f} ({np.mean(joint):.3f})",
-        worst_error=max(*biases, example),
+        worst_error=largest([*biases, example]),
         counterexample="two symbols, uniform verifier; slot 1 holds symbol 0 with probability 3/5, and a drawn token "
         "is kept in the first of two steps only if its probability is above 1/2: symbol 0 comes out with "
         f"{law[0]} instead of 1/2",
@@ -147,7 +149,7 @@ def _mean_proposal(thorough: bool) -> Finding:
     return Finding(
         verdict=Verdict.of(not (max(joint) > VISIBLE)),
         covered=f"every trajectory of {len(joint)} random pairs, V = B = K = 2",
-        worst_error=max(joint),
+        worst_error=largest(joint),
         counterexample="commits from left to right are exact against Q; against E[Q] the first token keeps its law (TV "
         f"up to {max(first):.0e}), the text does not (up to {max(joint):.3f}, in the mean {np.mean(joint):.3f})",
     )
@@ -166,8 +168,8 @@ def _guarantees(thorough: bool) -> Finding:
     settings = [(order, effort, greedy) for order in orders for effort in (1, 2, 3) for greedy in (False, True)]
     for order, effort, greedy in settings:
         texts = list(_texts((order,), (effort,), thorough, certain=greedy))
-        joint = max(_distance(*pair) for pair in texts)
-        first = max(_distance(_first(law), _first(own)) for law, own in texts)
+        joint = largest(_distance(*pair) for pair in texts)
+        first = largest(_distance(_first(law), _first(own)) for law, own in texts)
         found = Exactness.JOINT if joint <= JOINT_TOLERANCE else Exactness.FIRST_TOKEN
         if first > JOINT_TOLERANCE:
             found = Exactness.NONE

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from theory import proofs, theorem1
 from theory.acceptance import CactusAcceptance, LinearAcceptance
-from theory.claims.claim import Claim, Finding, Method, Verdict
+from theory.claims.claim import Claim, Finding, Method, Verdict, largest
 from theory.distances import overlap, total_variation
 from theory.proofs import Answer, Proof
 
@@ -55,31 +55,31 @@ def _proved(
 ) -> Finding:
     """A statement for all distributions of some sizes; false if it is false for one, else undecided if for one."""
     answers = {size: prove(size) for size in (sizes + more if thorough else sizes)}
-    refuted = [proof for proof in answers.values() if proof.answer == Answer.REFUTED]
+    refuted = {str(size): proof for size, proof in answers.items() if proof.answer == Answer.REFUTED}
     undecided = [str(size) for size, proof in answers.items() if proof.answer == Answer.UNDECIDED]
+    example = next((proof.counterexample for proof in refuted.values()), {})
     verdict = Verdict.FAILS if refuted else Verdict.UNDECIDED if undecided else Verdict.HOLDS
     return Finding(
         verdict=verdict,
         covered=f"all distributions, V = {', '.join(map(str, answers))}"
+        + (f"; refuted for V = {', '.join(refuted)}" if refuted else "")
         + (f"; undecided for V = {', '.join(undecided)}" if undecided else ""),
-        counterexample=", ".join(f"{name} = {value}" for name, value in sorted(refuted[0].counterexample.items()))
-        if refuted
-        else "",
+        counterexample=", ".join(f"{name} = {value}" for name, value in sorted(example.items())),
     )
 
 
 def _program(thorough: bool) -> Finding:
     """Eq. 5 and its bound against the optimum of Eq. 4 and a dual certificate."""
     rng = np.random.default_rng(11)
-    instances, worst = (3000 if thorough else 200), 0.0
+    instances, errors = (3000 if thorough else 200), []
     for p, q in _pairs(rng, instances):
         deviation = float(rng.choice([0, 1, rng.random(), 1.5]) * total_variation(p, q))
         best = float(theorem1.best_acceptance(p, q, deviation))
         target = theorem1.optimal_target(p, q, deviation)
         optimum = theorem1.linear_program(p, q, deviation)
-        beyond = max(float(total_variation(target, p)) - deviation, 0.0)
-        errors = (optimum.acceptance - best, optimum.upper_bound - best, float(overlap(target, q)) - best, beyond)
-        worst = max(worst, *map(abs, errors))
+        beyond = largest([total_variation(target, p) - deviation, 0])
+        errors += [optimum.acceptance - best, optimum.upper_bound - best, float(overlap(target, q)) - best, beyond]
+    worst = largest(map(abs, errors))
     return Finding(
         verdict=Verdict.of(worst <= PROGRAM_TOLERANCE),
         covered=f"{instances:,} pairs, V = 2..64, a dual certificate for each",
@@ -90,7 +90,7 @@ def _program(thorough: bool) -> Finding:
 def _nearest(thorough: bool) -> Finding:
     """By how much a signed measure as near to the verifier comes nearer to the drafter."""
     rng = np.random.default_rng(12)
-    instances, worst = (4000 if thorough else 400), 0.0
+    instances, nearer = (4000 if thorough else 400), [0.0]
     for p, q in _pairs(rng, instances):
         nearest = theorem1.optimal_target(p, q, rng.random() * total_variation(p, q))
         for norm in NORMS:
@@ -98,7 +98,8 @@ def _nearest(thorough: bool) -> Finding:
             moves = nearest - p + rng.normal(size=(8, p.size)) * np.logspace(-4, 0, 8)[:, None] * radius
             lengths = np.linalg.norm(moves, norm, axis=1, keepdims=True)
             rivals = p + moves * np.minimum(1, radius / np.where(lengths > 0, lengths, 1))
-            worst = max(worst, float((distance - np.linalg.norm(rivals - q, norm, axis=1)).max()))
+            nearer.append((distance - np.linalg.norm(rivals - q, norm, axis=1)).max())
+    worst = largest(nearer)
     return Finding(
         verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{instances:,} pairs, V = 2..64, 8 rivals in each of the norms L1, L2, L-infinity",
@@ -109,20 +110,22 @@ def _nearest(thorough: bool) -> Finding:
 def _bounded(thorough: bool) -> Finding:
     """By how much a rule of any kind accepts more than the line allows."""
     above = [accepted - most for accepted, most in _on_the_line(_AnyRule, thorough)]
+    worst = largest([*above, 0.0])
     return Finding(
-        verdict=Verdict.of(max(above) <= TOLERANCE),
+        verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{len(above):,} rules with random acceptance and replacement, V = 2..64",
-        worst_error=max(*above, 0.0),
+        worst_error=worst,
     )
 
 
 def _attained(thorough: bool, *, make: MakeRule) -> Finding:
     """How far the acceptance of rules of one kind is from the line."""
     off = [abs(accepted - most) for accepted, most in _on_the_line(make, thorough)]
+    worst = largest(off)
     return Finding(
-        verdict=Verdict.of(max(off) <= TOLERANCE),
+        verdict=Verdict.of(worst <= TOLERANCE),
         covered=f"{len(off):,} pairs and rules, V = 2..64",
-        worst_error=max(off),
+        worst_error=worst,
     )
 
 
@@ -135,11 +138,12 @@ def _attained_by_all(thorough: bool) -> Finding:
         "drafted token lowered to p / 2": theorem1.RaiseAndRescale(raised=p / 2),
     }
     scores = {name: float(theorem1.efficiency(rule, p, q)) for name, rule in rules.items()}
+    lost = largest(1 - score for score in scores.values())
     listed = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
     return Finding(
-        verdict=Verdict.of(not (min(scores.values()) < 1 - TOLERANCE)),
+        verdict=Verdict.of(not (lost > TOLERANCE)),
         covered=f"{len(rules)} rules on one pair",
-        worst_error=1 - min(scores.values()),
+        worst_error=lost,
         counterexample=f"efficiency at p = {p.tolist()}, q = {q.tolist()}: {listed}",
     )
 
