@@ -91,6 +91,9 @@ def coupled_pair_law(
 ) -> NDArray[np.float64]:
     """Enumerate the law (V, V) of two emitted tokens whose drafter commits the later one first.
 
+    Every round is gone through: drafted tokens are kept while they are the verifier's. If the first is not, the second
+    is drafted in a new round, given the first that was emitted.
+
     Parameters
     ----------
     verifier
@@ -105,16 +108,28 @@ def coupled_pair_law(
     first, second = verifier
     late, early = drafter
     count = len(noise)
-    drafted = coupled_token(late, noise)  # by the second position's noise
-    chosen = coupled_token(first, noise)  # by the first position's
-    kept = coupled_token(early[drafted], noise[:, None]) == chosen[:, None]
-    following = coupled_token(second[chosen][:, None], noise)
-    weights = np.full((count, count), 1 / count**2)
-    if redrawn:
-        weights = (kept + np.mean(~kept, axis=1, keepdims=True)) / count**2
     law = np.zeros_like(second, dtype=float)
-    np.add.at(law, (chosen[:, None], following), weights)
-    return law
+
+    # tables (M, M) over the noise of the first position and that of the second
+    drafted_second = coupled_token(late, noise)
+    drafted_first = coupled_token(early[drafted_second], noise[:, None])
+    own_first = coupled_token(first, noise)
+    passed = _kept(drafted_first, own_first[:, None])
+    own_second = coupled_token(second[drafted_first], noise)
+    emitted = np.where(_kept(drafted_second, own_second), drafted_second, own_second)
+    np.add.at(law, (drafted_first, emitted), passed)
+
+    ended = np.mean(~passed, axis=1, keepdims=True) if redrawn else ~passed
+    own_second = coupled_token(second[own_first][:, None], noise)
+    drafted_again = coupled_token((late[:, None] * early).T[own_first][:, None], noise)
+    emitted = np.where(_kept(drafted_again, own_second), drafted_again, own_second)
+    np.add.at(law, (own_first[:, None], emitted), ended)
+    return law / count**2
+
+
+def _kept(drafted: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which drafted tokens are the verifier's own; the others give way to these."""
+    return np.asarray(drafted == own)
 
 
 def coin_noise(levels: int) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests import strategies
+from theory import coupled
 from theory.acceptance import CactusAcceptance, LinearAcceptance, parse_rule
 from theory.coupled import CoupledAcceptance, coin_noise, coupled_acceptance, coupled_pair_law, coupled_token
 from theory.distances import total_variation
@@ -164,6 +165,35 @@ def test_any_drafter_with_keyed_noise_writes_what_the_verifier_alone_writes():
         biases.append(total_variation(redrawn.ravel(), law.ravel()))
 
     assert np.mean(biases) > 0.02
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [lambda drafted, own: np.ones_like(own, dtype=bool), lambda drafted, own: drafted != own],
+    ids=["every token is kept", "the others are kept"],
+)
+def test_a_drafted_token_that_is_not_the_verifiers_must_not_be_kept(monkeypatch, broken):
+    rng = np.random.default_rng(0)
+    verifier, drafter, noise = random_laws(rng, 3), random_laws(rng, 3), rng.normal(size=(7, 3))
+    monkeypatch.setattr(coupled, "_kept", broken)
+
+    law = coupled_pair_law(verifier, drafter, noise)
+
+    assert total_variation(law.ravel(), plain_law(verifier, noise).ravel()) > 0.1
+
+
+def test_the_drafter_decides_how_many_tokens_pass_and_no_more(monkeypatch):
+    """One that is always right passes both tokens; one that never is writes the same text, a token a round."""
+    noise, seen = coin_noise(20), []
+    kept = coupled._kept
+    monkeypatch.setattr(coupled, "_kept", lambda drafted, own: seen.append(kept(drafted, own)) or seen[-1])
+
+    right = coupled_pair_law(UNIFORM, UNIFORM, noise)
+    wrong = coupled_pair_law((np.array([1.0, 0]), UNIFORM[1]), (UNIFORM[0], np.array([[0, 1.0], [0, 1]])), noise)
+
+    np.testing.assert_allclose(right, 0.25, atol=4 * EPS)
+    np.testing.assert_allclose(wrong, [[0.5, 0.5], [0, 0]], atol=4 * EPS)
+    assert [each.mean() for each in seen[:2] + seen[3:4]] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("level", range(11))

@@ -52,6 +52,12 @@ def test_a_wrong_race_is_seen_in_the_law(monkeypatch, broken):
     assert KEYED.check(False).verdict == Verdict.FAILS
 
 
+def test_tokens_that_are_kept_although_they_are_not_the_verifiers_are_seen(monkeypatch):
+    monkeypatch.setattr(coupled, "_kept", lambda drafted, own: np.ones_like(own, dtype=bool))
+
+    assert KEYED.check(False).verdict == Verdict.FAILS
+
+
 def test_noise_that_is_kept_is_seen_as_kept(monkeypatch):
     law = coupled.coupled_pair_law
     monkeypatch.setattr(coupled, "coupled_pair_law", lambda *laws, **_: law(*laws))
