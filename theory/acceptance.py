@@ -194,7 +194,7 @@ def raised_probability(p: Array, budget: Array | float) -> Array:
     ----------
     p
         Verifier's probability of the drafted token, any real floating dtype; the work is done in float64. A subnormal
-        one, below 2.2e-308, counts as 0.
+        one, below 2.2e-308, counts as 0, and a rise below 6.3e-308 as none.
     budget
         δ >= 0 in nats, broadcast against ``p``.
 

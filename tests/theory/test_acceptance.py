@@ -26,6 +26,7 @@ EPS = np.finfo(float).eps
 LAW_TOLERANCE = 64 * EPS  # products and sums over at most eight tokens
 QUOTED = 1e-9  # cases quote ten digits
 LOSSLESS = LinearAcceptance(leniency=0)
+TINY = float(np.finfo(float).smallest_normal)
 
 
 def emitted_law(rule, p, q):
@@ -133,6 +134,15 @@ class TestEmittedLaw:
             assert law.sum() == pytest.approx(1, abs=LAW_TOLERANCE)
             assert (law[rule.target(p, q, np.asarray(y)) == 0] == 0).all()
 
+    def test_O04_a_greedy_draft_is_scored_as_certain(self):
+        p, soft, certain = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.3, 0.1]), np.array([1.0, 0, 0])
+
+        for leniency, expected in ((0.0, 0.5), (0.4, 0.7), (1.0, 1.0)):
+            law, accepted = emitted_law(LinearAcceptance(leniency=leniency), p, certain)
+            assert accepted == pytest.approx(expected)
+            np.testing.assert_allclose(law, (1 - leniency) * p + leniency * certain, atol=LAW_TOLERANCE)
+        assert LOSSLESS.probability(p[0], soft[0]) == pytest.approx(0.8333333333), "with the softmax that was not drawn"
+
     def test_O03_laws_are_those_that_were_sampled(self):
         p, q = np.array([0.625, 0.375, 0, 0]), np.array([0.4, 0.3, 0, 0]) / 0.7
         raw = np.array([0.4, 0.3, 0.2, 0.1])
@@ -216,7 +226,19 @@ class TestRaisedProbability:
     @example(0.5, 1.5e-28)  # the rise is 64 eps
     @example(0.03990868135475339, 0.7760084388006852)  # six steps are not enough
     def test_the_root_lies_within_rounding_of_fifty_digit_arithmetic(self, p, share):
-        budget = -math.log(p) * share
+        self.assert_root(p, -math.log(p) * share)
+
+    @pytest.mark.parametrize(("p", "budget"), [(TINY, 50.0), (TINY, 1e-300), (3e-308, 50.0), (1e-300, 2.2e-315)])
+    def test_the_root_at_the_smallest_probabilities_and_rises(self, p, budget):
+        self.assert_root(p, budget)
+
+    @pytest.mark.parametrize(("p", "budget"), [(3e-308, 1e-310), (1.016e-300, 6.8e-316), (1.495e-300, 4.05e-317)])
+    def test_a_rise_that_is_hardly_a_normal_number_counts_as_none(self, p, budget):
+        """The roots are p (1 + 8e-2), p (1 + 4e-8) and p (1 + 7e-9)."""
+        assert raised_probability(np.float64(p), budget) == p
+
+    @staticmethod
+    def assert_root(p, budget):
         gamma = float(raised_probability(np.float64(p), budget))
         with mp.workdps(50):
 
