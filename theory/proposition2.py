@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 
 from theory.distances import Array
 from theory.theorem1 import VerificationRule, emitted_law
+
+Order: TypeAlias = Literal["left_to_right", "entropy", "margin", "max_probability", "certainty", "confidence"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+"""Commit orders of masked drafters; only ``confidence`` looks at the drawn values."""
 
 
 class Exactness(StrEnum):
@@ -31,22 +35,33 @@ def exactness(order: str, effort: int, *, greedy: bool = False) -> Exactness:
     One step, left-to-right commits and one-hot (`greedy`) drafts are jointly exact. An order that looks at the
     distributions alone keeps the first token of every round exact. Committing a token because of its own sampled
     value (order ``confidence``) guarantees nothing.
+
+    Raises
+    ------
+    ValueError
+        If the order is none of `ORDERS`: nothing is known of what it looks at.
     """
+    if order not in ORDERS:
+        raise ValueError(f"`order` must be one of {', '.join(ORDERS)}, got {order!r}; add what it guarantees here")
     if greedy or effort == 1 or order == "left_to_right":
         return Exactness.JOINT
     return Exactness.NONE if order == "confidence" else Exactness.FIRST_TOKEN
 
 
-def committed_early(commit_step: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which slots were committed before an earlier slot of their block, ``(N, B) -> (N, B)``.
+def committed_early(commit_step: Array, /) -> Array:
+    """Return which slots were committed before an earlier slot of their block, ``(..., B) -> (..., B)``.
 
     Accepting the earlier slot re-weights such a token, so that it is no longer distributed as it was drawn.
     """
-    latest = np.maximum.accumulate(commit_step, axis=-1)
-    return np.asarray(commit_step < latest)
+    xp = array_namespace(commit_step)
+    latest, span = commit_step, 1  # the latest step among as many slots up to each; the standard has no running maximum
+    while span < commit_step.shape[-1]:
+        further = xp.maximum(latest[..., span:], latest[..., :-span])
+        latest, span = xp.concat([latest[..., :span], further], axis=-1), 2 * span
+    return commit_step < latest
 
 
-def out_of_order_share(commit_step: NDArray[np.int64], reached: NDArray[np.bool_]) -> float:
+def out_of_order_share(commit_step: Array, reached: Array, /) -> float:
     """Audit recorded commit steps: the share of reached slots that were committed before an earlier one.
 
     At 0 a commit order that looks at the distributions alone was jointly exact in every recorded round. Above 0 the
@@ -65,7 +80,9 @@ def out_of_order_share(commit_step: NDArray[np.int64], reached: NDArray[np.bool_
     float
         NaN if no slot was reached.
     """
-    return float(committed_early(commit_step)[reached].mean()) if reached.any() else math.nan
+    xp = array_namespace(commit_step, reached)
+    early, slots = xp.count_nonzero(committed_early(commit_step) & reached), xp.count_nonzero(reached)
+    return float(early) / float(slots) if slots else math.nan
 
 
 def verified_law(rule: VerificationRule, p: Array, proposals: Array, weights: Array) -> Array:

@@ -11,13 +11,12 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.proposition2 import Trajectories
+from theory.proposition2 import Order, Trajectories
 
-ToyOrder: TypeAlias = Literal[
-    "left_to_right", "right_to_left", "max_probability", "margin", "entropy", "confidence", "redraw"
-]
+ToyOrder: TypeAlias = Literal[Order, "right_to_left", "redraw"]
 ORDERS: tuple[ToyOrder, ...] = get_args(ToyOrder)
-"""Commit orders of masked drafters, and ``redraw``, which draws every slot anew in each step as uniform diffusion."""
+"""Commit orders of masked drafters, the opposite of left to right, and ``redraw``, which draws every slot anew in each
+step as uniform diffusion does."""
 
 Denoiser: TypeAlias = Callable[[tuple[int, ...], int], NDArray[Any]]
 """Takes a prefix and a number of slots B; gives the distribution of every slot on every canvas,
@@ -37,7 +36,8 @@ class ToyDrafter:
     effort
         K, denoising steps; a block of fewer slots takes as many steps as it has slots.
     confidence
-        Order ``confidence`` commits the slots whose drawn token is more probable than this, or the best one.
+        Order ``confidence`` commits the slots whose drawn token is more probable than this, or the best one; order
+        ``certainty`` those whose likeliest token is.
     """
 
     denoiser: Denoiser
@@ -78,7 +78,7 @@ class ToyDrafter:
             return masked
         scores = np.where(masked, self._scores(laws, drawn), -math.inf)
         rank = np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1)
-        if self.order == "confidence":
+        if self.order in ("confidence", "certainty"):
             passed = masked & (scores > self.confidence)
             return masked & np.where(passed.any(axis=-1, keepdims=True), passed, rank == 0)
         return masked & (rank < count)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 
 from profiler.sampling import entropy
+from theory import proposition2
 
-Order = Literal["left_to_right", "entropy", "margin", "max_probability", "certainty", "confidence"]
-ORDERS: tuple[Order, ...] = get_args(Order)
+Order: TypeAlias = proposition2.Order
+ORDERS = proposition2.ORDERS
 THRESHOLDS: tuple[Order, ...] = ("certainty", "confidence")
 """Orders that commit what exceeds a threshold, however many slots that is."""
 

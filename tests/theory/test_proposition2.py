@@ -86,12 +86,20 @@ def test_the_libraries_agree(xp: ModuleType):
         ("entropy", 2, False, Exactness.FIRST_TOKEN),
         ("margin", 2, False, Exactness.FIRST_TOKEN),
         ("max_probability", 3, False, Exactness.FIRST_TOKEN),
+        ("certainty", 2, False, Exactness.FIRST_TOKEN),
         ("confidence", 2, False, Exactness.NONE),
     ],
 )
 def test_what_a_commit_order_guarantees(order, effort, greedy, guarantee):
     assert exactness(order, effort, greedy=greedy) == guarantee
     assert greedy or exactness(order, effort) == guarantee, "drafts are not certain unless said"
+
+
+@pytest.mark.parametrize("order", ["right_to_left", "Entropy", ""])
+@pytest.mark.parametrize("settings", [{"effort": 3}, {"effort": 1}, {"effort": 3, "greedy": True}])
+def test_an_order_that_nobody_knows_guarantees_nothing(order, settings):
+    with pytest.raises(ValueError, match=f"`order` must be one of left_to_right, .*, got '{order}'"):
+        exactness(order, **settings)
 
 
 def emit(drafter, verifier, rule, block_size, length, prefix=(), chance=1):
@@ -196,13 +204,19 @@ class TestAudit:
 
         assert committed_early(self.STEPS).tolist() == [[bool(slot) for slot in row] for row in early]
 
-    def test_only_reached_slots_count(self):
-        reached = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]], dtype=bool)
+    @given(st.lists(st.integers(-1, 5), min_size=1, max_size=20))
+    def test_blocks_of_any_length(self, steps):
+        expected = [any(before > step for before in steps[:slot]) for slot, step in enumerate(steps)]
 
-        assert out_of_order_share(self.STEPS, reached) == 2 / 11
+        assert committed_early(np.array(steps)).tolist() == expected
 
-    def test_nothing_reached_is_not_zero(self):
-        assert math.isnan(out_of_order_share(self.STEPS, np.zeros((5, 3), dtype=bool)))
+    def test_only_reached_slots_count(self, xp: ModuleType):
+        reached = xp.asarray([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]], dtype=xp.bool)
+
+        assert out_of_order_share(xp.asarray(self.STEPS), reached) == 2 / 11
+
+    def test_nothing_reached_is_not_zero(self, xp: ModuleType):
+        assert math.isnan(out_of_order_share(xp.asarray(self.STEPS), xp.zeros((5, 3), dtype=xp.bool)))
 
     @pytest.mark.parametrize(("order", "early"), [("left_to_right", False), ("entropy", True), ("right_to_left", True)])
     def test_the_audit_knows_the_orders_of_drafters(self, order, early):

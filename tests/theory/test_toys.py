@@ -18,6 +18,7 @@ def eagerness(order: str, slot: int, law: np.ndarray, drawn: int) -> float:
         "max_probability": largest[0],
         "margin": largest[0] - largest[1],
         "entropy": sum(share * math.log(share) for share in law),
+        "certainty": largest[0],
         "confidence": law[drawn],
         "redraw": 0,
     }[order]
@@ -34,7 +35,7 @@ def denoise(table: np.ndarray, order: str, steps: int, rng: np.random.Generator)
         eager = {slot: eagerness(order, slot, laws[slot], drawn[slot]) for slot in masked}
         ranked = sorted(masked, key=eager.__getitem__, reverse=True)
         count = commit_counts(block, steps)[step]
-        if order == "confidence":
+        if order in ("confidence", "certainty"):
             count = max(1, sum(score > 0.5 for score in eager.values()))
         if order == "redraw" or step == steps - 1:
             count = len(masked)
@@ -47,7 +48,7 @@ def denoise(table: np.ndarray, order: str, steps: int, rng: np.random.Generator)
 @pytest.mark.parametrize("effort", [2, 3])
 def test_trajectories_are_those_of_a_drafter_that_draws(order, effort):
     rng = np.random.default_rng(1)
-    denoiser = random_denoiser(rng, 2)
+    denoiser = random_denoiser(rng, 3 if order == "certainty" else 2)  # of two tokens one always has 1/2
     found = ToyDrafter(denoiser=denoiser, order=order, effort=effort)((), 3)
     expected = {}
     for chance, tokens, steps in zip(found.probability, found.tokens, found.commit_step, strict=True):

@@ -23,7 +23,7 @@ VISIBLE = 1e-3
 """A bias that no rounding explains."""
 Orders: TypeAlias = tuple[toys.ToyOrder, ...]
 
-DRAFTERS_OWN: Orders = ("entropy", "margin", "max_probability", "right_to_left")
+DRAFTERS_OWN: Orders = ("entropy", "margin", "max_probability", "certainty", "right_to_left")
 """Commit orders that look at the distributions alone, or at nothing, and may commit a later slot first."""
 
 EXACT_CLASSES: tuple[tuple[str, Orders, tuple[int, ...], dict[str, bool]], ...] = (
@@ -164,7 +164,7 @@ def _averaged(drafter: toys.ToyDrafter, prefix: tuple[int, ...], block: int) -> 
 def _guarantees(thorough: bool) -> Finding:
     """`proposition2.exactness` against enumeration, for every commit order, effort and kind of draft."""
     wrong = []
-    orders = [order for order in toys.ORDERS if order not in ("right_to_left", "redraw")]
+    orders = proposition2.ORDERS
     settings = [(order, effort, greedy) for order in orders for effort in (1, 2, 3) for greedy in (False, True)]
     for order, effort, greedy in settings:
         texts = list(_texts((order,), (effort,), thorough, certain=greedy))
