@@ -63,7 +63,8 @@ def test_whole_blocks_survive_as_the_product_of_their_slots(label):
 def test_blocks_cut_by_a_limit_do_not_bias_the_rates():
     """All slots accept with .7; blocks are cut at random lengths, so the plain mean over rounds is too low.
 
-    2,000 rounds: the standard error of the survival at slot 3 is about .008, 5 of them are the tolerance.
+    2,000 rounds: the standard error of the survival at slot 3 is about .008, 5 of them are the tolerance (false alarm
+    6e-7).
     """
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
     rng = np.random.default_rng(1)

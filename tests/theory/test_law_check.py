@@ -221,7 +221,10 @@ class TestKnownMistakes:
 
 
 class TestSamplers:
-    """What each wrong sampler emits, as the cases say."""
+    """What each wrong sampler emits, as the cases say.
+
+    Every tolerance is five standard errors of its share or more: a false alarm below 6e-7 each.
+    """
 
     @staticmethod
     def law(name, draws=400_000):
@@ -238,7 +241,7 @@ class TestSamplers:
         ],
     )
     def test_O02_O03_O04_O06_emitted_laws(self, name, law):
-        np.testing.assert_allclose(self.law(name), law, atol=0.004)  # 5 standard errors of 400,000 draws
+        np.testing.assert_allclose(self.law(name), law, atol=0.004)
 
     def test_O06_one_uniform_number_is_the_draft_the_test_and_the_replacement(self):
         """Every number of a fine grid, by a loop over the definition."""
