@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         drawn["figure6"] = figure6.draw(rounds, calibration.latency)
     for name, figure in drawn.items():
         print(style.save(figure, settings.out / f"{name}.png"))
+    print(rules.gain_lines(rounds))
     return 0
 
 

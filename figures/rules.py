@@ -101,6 +101,15 @@ def gain(rounds: Rounds, cactus: CactusAcceptance) -> tuple[float, float]:
     return clustered_ratio(influence, np.ones(len(rounds)), rounds.prompt)
 
 
+def gain_lines(rounds: Rounds, *, budget: float = 1.0) -> str:
+    """Say `gain` for each effort in a line, with the half-width of its 95 % interval; arguments as of `draw`."""
+    cactus, lines = CactusAcceptance(budget=budget), []
+    for effort, cell in _cells(rounds).items():
+        difference, error = gain(cell, cactus)
+        lines.append(f"K = {effort}: {difference:+.3f} +- {NORMAL_QUANTILE * error:.3f} tokens per round")
+    return "\n".join([f"{cactus.label} minus linear acceptance of the same deviation:", *lines])
+
+
 def draw(rounds: Rounds, *, budget: float = 1.0) -> Figure:
     """Six panels: shares of deviation by slot and by TV(p, q) at the least and the most effort, and what it buys.
 
@@ -112,8 +121,7 @@ def draw(rounds: Rounds, *, budget: float = 1.0) -> Figure:
         δ of Cactus. Linear acceptance gets the leniency with which it deviates as much on average.
     """
     figure, axes = style.new_figure(2, 3, width=4.4, height=3.3)
-    rounds = rounds.select(rounds.replica == 0)
-    cells = {effort: rounds.select(rounds.effort == effort) for effort in sorted(set(rounds.effort.tolist()))}
+    cells = _cells(rounds)
     colours, markers = style.effort_colours(cells), style.effort_markers(cells)
     cactus = CactusAcceptance(budget=budget)
     for panels, effort in ((axes[:2], min(cells)), (axes[3:5], max(cells))):
@@ -136,6 +144,12 @@ def draw(rounds: Rounds, *, budget: float = 1.0) -> Figure:
     axes[5].set_xticks(list(cells))
     style.letter(axes)
     return figure
+
+
+def _cells(rounds: Rounds) -> dict[int, Rounds]:
+    """The rounds of each effort, but for those that were run again."""
+    rounds = rounds.select(rounds.replica == 0)
+    return {effort: rounds.select(rounds.effort == effort) for effort in sorted(set(rounds.effort.tolist()))}
 
 
 def _shares(panels: list[Axes], rounds: Rounds, cactus: CactusAcceptance) -> None:

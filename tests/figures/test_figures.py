@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from figures import __main__ as command
-from figures import cactus, figure3, figure4, figure6, style
+from figures import cactus, figure3, figure4, figure6, rules, style
 from tests.recordings import make_requests, make_rounds
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration, calibrate, without_divergence
@@ -142,13 +142,18 @@ def test_colours_and_markers_tell_efforts_apart() -> None:
 
 
 def test_the_command_draws_what_the_run_folders_hold(
-    tmp_path: Path, rounds: Rounds, calibration: Calibration, measurements: Measurements
+    tmp_path: Path,
+    rounds: Rounds,
+    calibration: Calibration,
+    measurements: Measurements,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     rounds.write(tmp_path / "rounds.parquet")
     calibration.to_json(tmp_path / "calibration.json")
     measurements.write(tmp_path / "measurements.parquet")
 
     assert command.main([str(tmp_path), str(tmp_path), "--out", str(tmp_path / "drawn")]) == 0
+    assert capsys.readouterr().out.endswith(rules.gain_lines(rounds) + "\n")
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
         "cactus.png",
         "figure3.png",

@@ -111,6 +111,18 @@ def test_a_pair_without_distance_has_nothing_to_spend() -> None:
     assert rules.gain(rounds, CACTUS)[0] == 0
 
 
+def test_the_gain_is_said_for_each_effort_without_repeated_cells(alike: Rounds) -> None:
+    more = record_pair(P, Q, 60, 2, 4, np.random.default_rng(8), LOSSLESS, effort=np.full(120, 3))
+    again = record_pair(Q, P, 60, 2, 4, np.random.default_rng(9), LOSSLESS, replica=np.ones(120, int))
+    difference, error = rules.gain(more, CACTUS)
+
+    header, *lines = rules.gain_lines(Rounds.concatenate([alike, more, again]), budget=CACTUS.budget).splitlines()
+
+    assert header == f"{CACTUS.label} minus linear acceptance of the same deviation:"
+    assert [line[:5] for line in lines] == ["K = 1", "K = 3"]
+    assert lines[1] == f"K = 3: {difference:+.3f} +- {1.96 * error:.3f} tokens per round"
+
+
 def test_the_figure_shows_both_rules_and_leaves_repeated_cells_out(alike: Rounds) -> None:
     more = record_pair(P, Q, 60, 2, 4, np.random.default_rng(8), LOSSLESS, effort=np.full(120, 3))
     again = record_pair(Q, P, 60, 2, 4, np.random.default_rng(9), LOSSLESS, replica=np.ones(120, int))
