@@ -27,7 +27,7 @@ from theory.acceptance import LOSSLESS, Rule
 from theory.coupled import CoupledAcceptance, coupled_acceptance
 from theory.distances import overlap
 from theory.estimates import clustered_ratio, student_interval
-from theory.exactness import Bias, Price, cross_fitted_distance, mean_interval
+from theory.exactness import Bias, Price, cross_fitted_distance, mean_interval, visible_bias
 from theory.proposition2 import Exactness, Trajectories, text_law, verifier_law
 
 COUPLED = CoupledAcceptance()
@@ -252,27 +252,36 @@ def _cells(cells: Sequence[tuple[str, int]]) -> dict[str, Any]:
 
 
 def bias_table(bias: Bias) -> str:
-    """The means over prefixes with 95 % intervals, and the largest of a prefix, which noise alone makes positive."""
+    """The means over prefixes with 95 % intervals, the bias that would just show in them, and the largest of a prefix.
+
+    Noise alone makes the largest positive.
+    """
     rows = [
         (str(order), str(effort), *_distance(first), *_distance(pair))
         for order, effort, first, pair in zip(bias.order, bias.effort, bias.first, bias.pair, strict=True)
     ]
-    header = ("order", "K", "first token", "95 % interval", "largest", "first two", "95 % interval", "largest")
-    return summary.table(header, rows)
+    columns = ("95 % interval", "visible from", "largest")
+    return summary.table(("order", "K", "first token", *columns, "first two", *columns), rows)
 
 
 def price_table(price: Price) -> str:
     """Measured acceptance of both verifications beside the predicted, and the least that coupling could have."""
-    columns = (price.ratio, price.ratio_predicted, price.coupled, price.coupled_predicted, price.coupled_least)
+    ratio = (price.ratio, price.ratio_low, price.ratio_high, price.ratio_predicted)
+    coupled = (price.coupled, price.coupled_low, price.coupled_high, price.coupled_predicted)
     rows = [
-        (str(order), str(effort), *(f"{value:.3f}" for value in values))
-        for order, effort, *values in zip(price.order, price.effort, *columns, strict=True)
+        (str(order), str(effort), *_rates(*values[:4]), *_rates(*values[4:8]), f"{values[8]:.3f}")
+        for order, effort, *values in zip(price.order, price.effort, *ratio, *coupled, price.coupled_least, strict=True)
     ]
-    return summary.table(("order", "K", "ratio test", "predicted", "coupled", "predicted", "at least"), rows)
+    columns = ("95 % interval", "predicted")
+    return summary.table(("order", "K", "ratio test", *columns, "coupled", *columns, "at least"), rows)
 
 
-def _distance(values: Law) -> tuple[str, str, str]:
+def _rates(rate: float, low: float, high: float, predicted: float) -> tuple[str, str, str]:
+    return f"{rate:.3f}", f"[{low:.3f}, {high:.3f}]", f"{predicted:.3f}"
+
+
+def _distance(values: Law) -> tuple[str, str, str, str]:
     if np.isnan(values).any():
-        return "-", "-", "-"
+        return "-", "-", "-", "-"
     mean, low, high = mean_interval(values)
-    return f"{mean:+.4f}", f"[{low:+.4f}, {high:+.4f}]", f"{values.max():.3f}"
+    return f"{mean:+.4f}", f"[{low:+.4f}, {high:+.4f}]", f"{visible_bias(values):.3f}", f"{values.max():.3f}"

@@ -4,10 +4,12 @@ A distance between an estimated law and the true one is never negative, so that 
 estimate here has mean 0 where there is no bias, and its mean never exceeds the true distance.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
 
 from theory.estimates import student_interval
 
@@ -78,6 +80,25 @@ def cross_fitted_distance(law: ArrayLike, other: ArrayLike, reference: ArrayLike
     """
     one, two = (np.asarray(each, dtype=float) - np.asarray(reference, dtype=float) for each in (law, other))
     return float(np.sum(np.sign(one) * two) + np.sum(np.sign(two) * one)) / 4
+
+
+def visible_bias(estimates: ArrayLike, /) -> float:
+    """Return the true distance that would just show in the mean of cross-fitted estimates as noisy as these, (M,).
+
+    Of a distance δ the mean shows ``δ erf(δ / (σ √2))``, since the signs are read off halves with noise σ; the result
+    is the δ of which that is half a 95 % interval. σ is read off the spread of the estimates, whose square is
+    ``(1/2 + 1/π) σ²`` without a bias. All this for two symbols; where the distance is spread over many, less shows.
+    """
+    mean, low, _ = mean_interval(estimates)
+    half = float(mean - low)
+    if not half > 0:
+        return half  # no noise, or too few estimates to tell
+    noise = float(np.std(np.asarray(estimates), ddof=1)) / math.sqrt(1 / 2 + 1 / math.pi)
+
+    def shown(distance: float) -> float:
+        return distance * math.erf(distance / noise / math.sqrt(2))
+
+    return float(optimize.brentq(lambda distance: shown(distance) - half, 0.0, half + 3 * noise))
 
 
 def mean_interval(values: ArrayLike, /) -> tuple[Reals, Reals, Reals]:

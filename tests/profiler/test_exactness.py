@@ -13,7 +13,7 @@ from tests.profiler.scripted import MarkovVerifier, OneStepDrafter, TableModel, 
 from theory.acceptance import LinearAcceptance
 from theory.coupled import CoupledAcceptance, coupled_acceptance
 from theory.distances import overlap, total_variation
-from theory.exactness import Bias, Price
+from theory.exactness import Bias, Price, visible_bias
 from theory.proposition2 import text_law, verifier_law
 from theory.toys import ToyDrafter
 
@@ -73,6 +73,15 @@ def enumerated_bias(start, order, effort):
     return float(total_variation(emitted.ravel(), verifier_law(verifier).ravel()))
 
 
+def error_of_a_distance(draws):
+    """What a cross-fitted distance may be off, but for a false alarm in 1e6: 4.9 standard errors.
+
+    It is half the mean of two sums of signs times the frequencies of a half of the draws, whose standard error is at
+    most one over the root of their number.
+    """
+    return 4.9 * 0.5 / math.sqrt(draws / 2)
+
+
 def test_the_bias_is_the_enumerated_one_and_none_where_the_order_is_exact(scripted):
     """After each of three prefixes: .08 to .09 for late slots first, nothing for one step or left to right."""
     table = exactness.bias(
@@ -86,9 +95,11 @@ def test_the_bias_is_the_enumerated_one_and_none_where_the_order_is_exact(script
     ]  # fmt: skip
     assert expected[:3].max() < 1e-6
     assert expected[3].min() > 0.075
-    np.testing.assert_allclose(table.pair, expected, atol=0.025)
-    np.testing.assert_allclose(table.first, 0, atol=0.025)
-    np.testing.assert_allclose(table.pair.mean(axis=1), expected.mean(axis=1), atol=0.01)
+    error = error_of_a_distance(1500)
+    np.testing.assert_allclose(table.pair, expected, atol=error)
+    np.testing.assert_allclose(table.first, 0, atol=error)
+    np.testing.assert_allclose(table.pair.mean(axis=1), expected.mean(axis=1), atol=error / math.sqrt(3))
+    assert expected[3].mean() > 1.5 * error / math.sqrt(3), "enough to be missed"
 
 
 def test_commits_by_drawn_value_bias_the_first_token_and_the_second_is_not_told():
@@ -101,7 +112,7 @@ def test_commits_by_drawn_value_bias_the_first_token_and_the_second_is_not_told(
 
     found = exactness.bias(pair, [[0]], orders=["confidence"], efforts=[1, 2], draws=1000, seed=0)
 
-    np.testing.assert_allclose(found.first, [[0], [0.2]], atol=0.03)
+    np.testing.assert_allclose(found.first, [[0], [0.2]], atol=error_of_a_distance(1000))
     assert np.isnan(found.pair).tolist() == [[False], [True]]
 
 
@@ -243,16 +254,17 @@ def test_the_tables_print_every_cell_and_a_dash_for_what_was_not_measured():
     price = Price(
         **cells,
         **{name: np.array([0.9, 0.8]) - 0.01 * place for place, name in enumerate(names)},
-        **{f"{name}_{end}": np.zeros(2) for name in ("ratio", "coupled") for end in ("low", "high")},
+        **{f"{name}_low": np.full(2, 0.7) for name in ("ratio", "coupled")},
+        **{f"{name}_high": np.full(2, 0.95) for name in ("ratio", "coupled")},
     )
 
     rows = [line.split() for line in exactness.bias_table(bias).splitlines()[1:]]
     assert rows == [
-        ["entropy", "1", "+0.0200", "[-0.0297,", "+0.0697]", "0.040", "+0.0200", "[-0.0297,", "+0.0697]", "0.040"],
-        ["confidence", "4", "+0.1000", "[+0.1000,", "+0.1000]", "0.100", "-", "-", "-"],
+        ["entropy", "1", *["+0.0200", "[-0.0297,", "+0.0697]", f"{visible_bias(values[0]):.3f}", "0.040"] * 2],
+        ["confidence", "4", "+0.1000", "[+0.1000,", "+0.1000]", "0.000", "0.100", "-", "-", "-", "-"],
     ]
     rows = [line.split() for line in exactness.price_table(price).splitlines()[1:]]
     assert rows == [
-        ["entropy", "1", "0.900", "0.880", "0.890", "0.870", "0.860"],
-        ["confidence", "4", "0.800", "0.780", "0.790", "0.770", "0.760"],
+        ["entropy", "1", "0.900", "[0.700,", "0.950]", "0.880", "0.890", "[0.700,", "0.950]", "0.870", "0.860"],
+        ["confidence", "4", "0.800", "[0.700,", "0.950]", "0.780", "0.790", "[0.700,", "0.950]", "0.770", "0.760"],
     ]
