@@ -141,3 +141,20 @@ def test_a_file_that_lists_no_claims_is_an_error(monkeypatch):
 
     with pytest.raises(AttributeError, match="CLAIMS"):
         list(verify.collect())
+
+
+def test_the_notebook_shows_the_claims_that_there_are():
+    """In the first column of the stored table; a claim that changed asks for the notebook to be executed again."""
+    path = Path(__file__).parents[2] / "notebooks" / "theorems.ipynb"
+    last = json.loads(path.read_text(encoding="utf-8"))["cells"][-1]
+    lines = "".join("".join(each["text"]) for each in last["outputs"]).splitlines()
+    width = verify._widths(118)["claim"]
+    shown = [line[:width] for line in lines[2:-2] if not line.startswith(" ")]
+
+    assert without_spaces(shown) == without_spaces(each.statement for _, each in verify.collect())
+    assert lines[-1].startswith(f"{len(list(verify.collect()))} claims")
+    assert ": all as expected" in lines[-1]
+
+
+def without_spaces(texts):
+    return "".join("".join(texts).split())

@@ -75,3 +75,10 @@ def test_a_wrong_formula_is_refuted(monkeypatch):
     monkeypatch.setattr(proofs, "_least", lambda one, other: one)
 
     assert verdict("Raise and rescale: acceptance") == Verdict.FAILS
+
+
+def test_what_is_refuted_is_refuted_for_every_size_that_is_named():
+    for claim in claims(Method.SMT):
+        if claim.expected == Verdict.FAILS:
+            covered, refuted = claim.check(False).covered.split("; refuted for ")
+            assert covered == f"all distributions, {refuted}"
