@@ -29,8 +29,8 @@ _SHARD = 48
 _TOKEN_LIMIT = 128
 _LAYERS, _HEAD = 3, 8192
 RECIPES = {
-    EARLY_EXIT: Recipe(title="early exit", steps=900, batch=4, rate=6e-4),
-    LORA: Recipe(title="lora", steps=180, batch=2, rate=2e-3),
+    "early_exit": Recipe(title="early exit", steps=900, batch=4, rate=6e-4),
+    "lora": Recipe(title="gated LoRA", steps=340, batch=1, rate=2e-3),
 }
 
 
@@ -43,7 +43,7 @@ def sample(work: Path, seed: int, share: tuple[int, int], lock: Any) -> None:
         verifier,
         [
             tokenizer(render(task.format, text, task.instruction), add_special_tokens=False)["input_ids"]
-            for task, text in _training_texts(spec, seed)
+            for task, text in training_texts(spec, seed)
         ],
         work / "samples",
         sampling=spec.verifier.sampling,
@@ -72,8 +72,9 @@ def train_drafter(pair: str, out: Path, work: Path, seed: int, line: int, lock: 
         network.requires_grad_(True)
         parameters = network.parameters()
         loss = early_exit.denoising_loss(network, verifier, sampling.temperature)
-    state_file = work / f"{pair}.pt"
-    train(list(parameters), loss, samples, RECIPES[pair], seed=seed, state_file=state_file, line=line)
+    family = spec.drafter.family
+    state_file = work / f"{family}.pt"
+    train(list(parameters), loss, samples, RECIPES[family], seed=seed, state_file=state_file, line=line)
     if isinstance(spec.drafter, LoraSpec):
         path = out / "lora" / "adapter_model.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +83,7 @@ def train_drafter(pair: str, out: Path, work: Path, seed: int, line: int, lock: 
         network.to(torch.bfloat16).save_pretrained(out / "early-exit")
 
 
-def _training_texts(spec: PairSpec, seed: int) -> Iterable[tuple[Any, str]]:
+def training_texts(spec: PairSpec, seed: int) -> Iterable[tuple[Any, str]]:
     """The first `PROMPTS` training prompts, taken from the pair's tasks in turn."""
     own = [(task, cast(TemplateTask, tasks.load(task.name))) for task in spec.tasks]
     streams = [zip(itertools.repeat(task), each.texts(seed, held_out=False)) for task, each in own]
