@@ -30,7 +30,7 @@ _TOKEN_LIMIT = 128
 _LAYERS, _HEAD = 3, 8192
 RECIPES = {
     "early_exit": Recipe(title="early exit", steps=900, batch=4, rate=6e-4),
-    "lora": Recipe(title="gated LoRA", steps=340, batch=1, rate=2e-3),
+    "lora": Recipe(title="gated LoRA", steps=260, batch=1, rate=2e-3),
 }
 
 
