@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+_LIST_LENGTHS = (128, 2048)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
@@ -41,7 +43,9 @@ def permitted_logits(logits: torch.Tensor, banned: torch.Tensor) -> torch.Tensor
     """
     missing = banned.shape[0] - logits.shape[-1]  # a negative pad cuts
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf).masked_fill(banned, -torch.inf)
+    if missing:
+        logits = torch.nn.functional.pad(logits, (0, missing), value=-torch.inf)
+    return torch.where(banned, -torch.inf, logits)
 
 
 def probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
@@ -55,15 +59,9 @@ def probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     logits = logits / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
         threshold = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
-        logits = logits.masked_fill(logits < threshold, -torch.inf)
+        logits = torch.where(logits < threshold, -torch.inf, logits)
     probs = logits.softmax(dim=-1)
-    if sampling.top_p < 1:
-        ordered, index = probs.sort(dim=-1, descending=True, stable=True)
-        before = ordered.cumsum(dim=-1) - ordered
-        dropped = torch.zeros_like(probs, dtype=torch.bool).scatter(-1, index, before >= sampling.top_p)
-        probs = probs.masked_fill(dropped, 0.0)
-        probs = probs / probs.sum(dim=-1, keepdim=True)
-    return probs
+    return _nucleus(probs, sampling.top_p) if sampling.top_p < 1 else probs
 
 
 def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
@@ -77,6 +75,33 @@ def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     point = torch.minimum(uniforms.to(cumulative)[..., None] * total, below_total)
     last = probs.shape[-1] - 1
     return torch.searchsorted(cumulative, point, right=True)[..., 0].clamp(max=last)  # the clamp is for NaN rows
+
+
+def _nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The likeliest tokens of each row (..., V) up to the one that crosses `top_p`, renormalised.
+
+    Lists of the likeliest tokens are tried, each longer than the last, since sorting a whole vocabulary takes longer
+    than all the rest of a round outside its forwards. A list tells where the nucleus ends if it holds a token that is
+    dropped and likelier than its own last one: equal tokens count by their ids, and a list may lack some of its last.
+    Asking that is the one moment at which the host waits for the device.
+    """
+    width = probs.shape[-1]
+    for length in (*(each for each in _LIST_LENGTHS if each < width), width):
+        values, index = _likeliest(probs, length)
+        dropped = values.cumsum(dim=-1) - values >= top_p
+        if length == width or (dropped & (values > values[..., -1:])).any(dim=-1).all():
+            break
+    kept = torch.zeros_like(probs).scatter(-1, index, values.masked_fill(dropped, 0.0))
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def _likeliest(probs: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `length` largest of each row (..., V) in descending order, and their ids; the first of equal ones first."""
+    if length == probs.shape[-1]:
+        return probs.sort(dim=-1, descending=True, stable=True)
+    ids = probs.topk(length, dim=-1, sorted=False).indices.sort(dim=-1).values
+    values, order = probs.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(-1, order)
 
 
 def entropy(probs: torch.Tensor) -> torch.Tensor:

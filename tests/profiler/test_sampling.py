@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+from profiler import sampling
 from profiler.sampling import Sampling, draw, entropy, permitted_logits, probabilities
 from tests import strategies
 from tests.profiler.scripted import FALSE_ALARM, p_value
@@ -147,6 +148,21 @@ def test_O19_the_nucleus_keeps_the_token_that_crosses_top_p(probs, top_p, kept):
 
 def test_the_nucleus_never_is_empty():
     assert probabilities(logits_of([0.4, 0.3, 0.3]), Sampling(top_p=1e-12)).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("contrast", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("top_p", [1e-9, 0.5, 0.95, 1 - 1e-7])
+def test_a_nucleus_found_in_a_list_of_the_likeliest_is_that_of_a_full_sort(monkeypatch, dtype, contrast, top_p):
+    """Of many equal tokens too, as bfloat16 has them; a flat distribution needs the longer list, or the sort."""
+    logits = (contrast * torch.from_numpy(np.random.default_rng(0).normal(size=(4, 5000)))).to(dtype)
+    nuclei = []
+    for lengths in ((128, 2048), (1, 2, 3), ()):
+        monkeypatch.setattr(sampling, "_LIST_LENGTHS", lengths)
+        nuclei.append(probabilities(logits.float(), Sampling(top_p=top_p)))
+
+    assert torch.equal(nuclei[0], nuclei[2])
+    assert torch.equal(nuclei[1], nuclei[2])
 
 
 @settings(max_examples=200)
