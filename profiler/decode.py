@@ -63,44 +63,43 @@ def decode(
     clock = Clock.for_device(pair.device)
     way = way_to_verify(rule, streams, pair)
     text = torch.tensor(prompt, device=pair.device)
-    begin = clock.now()
+    begin = clock.mark()
     pair.verifier.start(text)
     pair.drafter.start()
-    prefill_seconds = clock.now() - begin
+    (prefill_seconds,) = clock.seconds(begin, clock.mark())
     produced, ended, index = 0, "", 0
     while not ended:
         place = Place(index=index, position=len(text))
-        begin = clock.now()
+        begin = clock.mark()
         block = pair.block(token_limit - produced) if effort else 0
         draft = _draft(pair, text, block, min(effort, block), way, place)
-        drafted_at = clock.now()
+        drafted_at = clock.mark()
         p = pair.verifier.score(text[-1:], draft.tokens)
-        verified_at = clock.now()
+        verified_at = clock.mark()
 
         verdict = verify(way, p, draft, place)
-        drafted = draft.tokens.tolist()
-        tokens = [*drafted[: verdict.accepted], verdict.added]
+        tokens = [*verdict.drafted[: verdict.accepted], verdict.added]
         tokens, ended = _truncated(tokens, pair.stop_ids, token_limit - produced)
         pair.verifier.keep(len(text) + min(verdict.accepted, len(tokens)))
-        finished = clock.now()
+        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
+        draft_seconds, verify_seconds, overhead_seconds = clock.seconds(begin, drafted_at, verified_at, clock.mark())
         yield Round(
             tokens=tokens,
-            prefix_length=len(text),
+            prefix_length=place.position,
             passes=draft.passes,
-            drafted=len(drafted),
+            drafted=block,
             accepted=verdict.accepted,
             ended=ended,
-            eos_slot=next((slot for slot, token in enumerate(drafted) if token in pair.stop_ids), -1),
+            eos_slot=next((slot for slot, token in enumerate(verdict.drafted) if token in pair.stop_ids), -1),
             p_drafted=verdict.p_drafted,
             q_drafted=verdict.q_drafted,
             divergence=verdict.divergence,
-            commit_step=draft.commit_step.tolist(),
-            draft_seconds=drafted_at - begin if block else float("nan"),
-            verify_seconds=verified_at - drafted_at,
-            overhead_seconds=finished - verified_at,
+            commit_step=verdict.commit_step,
+            draft_seconds=draft_seconds if block else float("nan"),
+            verify_seconds=verify_seconds,
+            overhead_seconds=overhead_seconds,
             prefill_seconds=prefill_seconds if index == 0 else float("nan"),
         )
-        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
         produced += len(tokens)
         index += 1
 

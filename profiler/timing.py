@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -36,22 +38,45 @@ def describe_device(device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class Clock:
-    """A monotonic clock (case O36) that lets the device finish before it is read (case O33)."""
+    """A monotonic clock (case O36) that lets the device finish before it is read (case O33).
+
+    The parts of a round lie between marks. On CUDA they are events, which take their place in the device's own order
+    of work: the host does not wait between the parts, only for the last mark.
+    """
 
     synchronise: Callable[[], None]
     read: Callable[[], float] = time.perf_counter
+    event: Callable[[], Any] | None = None
 
     @classmethod
     def for_device(cls, device: torch.device) -> Clock:
         """The clock of a device; a CPU has nothing to wait for."""
         if device.type == "cuda":
-            return cls(lambda: torch.cuda.synchronize(device))
+            return cls(lambda: torch.cuda.synchronize(device), event=lambda: _event(device))
         return cls(lambda: None)
 
     def now(self) -> float:
         """Seconds since an arbitrary moment, after all work that was queued has ended."""
         self.synchronise()
         return self.read()
+
+    def mark(self) -> Any:
+        """A moment in the device's order of work, for `seconds`."""
+        return self.now() if self.event is None else self.event()
+
+    def seconds(self, *marks: Any) -> list[float]:
+        """Seconds from each mark to the next, once the device has reached the last."""
+        if self.event is None:
+            return [later - earlier for earlier, later in pairwise(marks)]
+        marks[-1].synchronize()
+        return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
+
+
+def _event(device: torch.device) -> torch.cuda.Event:
+    """An event that the device has been asked to note the time of."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
 
 
 @contextmanager

@@ -6,7 +6,7 @@ One object draws the drafter's noise and gives the verdict, so that a draft neve
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -39,10 +39,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How many drafted tokens stay, the token that follows them, and p(y), q(y) and TV of each drafted slot."""
+    """How many drafted tokens stay, the token that follows them, and the draft with p(y), q(y) and TV of each slot."""
 
     accepted: int
     added: int
+    drafted: list[int]
+    commit_step: list[int]
     p_drafted: list[float]
     q_drafted: list[float]
     divergence: list[float]
@@ -71,8 +73,8 @@ class RatioTest:
         if block:
             acceptance = self.rule.probability(_at(drafted, p), _at(drafted, q))
             accepted = accept_prefix(acceptance, self._uniforms(Stream.ACCEPTANCE, place, block))
-            slot = accepted.clamp(max=block - 1)
-            replacement = self.rule.residual(p[slot], q[slot], drafted[slot])
+            slot = accepted.clamp(max=block - 1)[None]
+            (replacement,) = self.rule.residual(p[slot], q[slot], drafted[slot])
             law = torch.where(accepted < block, replacement, p[block])
         return accepted, sampling.draw(law, self._uniforms(Stream.REPLACEMENT, place)), law
 
@@ -80,7 +82,7 @@ class RatioTest:
         return self.streams.uniforms(stream, place.index, shape).to(self.device)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Coupling:
     """Accept what the verifier draws with the drafter's own noise, which belongs to the position, not to the round.
 
@@ -94,23 +96,28 @@ class Coupling:
     streams: Streams
     device: torch.device
     vocabulary_size: int
+    _noise: tuple[Place, torch.Tensor] | None = field(default=None, init=False)
 
     def noise(self, place: Place, effort: int, block: int) -> Noise:
         """What the drafter draws with, at every step the same."""
         canvas = self.streams.uniforms(Stream.CANVAS, place.index, (block,)).to(self.device)
-        return Gumbel(self._gumbel(place, block), canvas=canvas)
+        return Gumbel(self._gumbel(place, block)[:block], canvas=canvas)
 
     def choose(
         self, p: torch.Tensor, q: torch.Tensor, drafted: torch.Tensor, place: Place
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The accepted length, the token added, and the law (V,) that it was drawn from."""
-        tokens = coupled_token(p, self._gumbel(place, len(p)))
+        tokens = coupled_token(p, self._gumbel(place, len(drafted)))
         same = (drafted == tokens[:-1]).to(p)
         accepted = accept_prefix(same, torch.zeros_like(same))
-        return accepted, tokens[accepted], p[accepted]
+        return accepted, tokens[accepted[None]][0], p[accepted[None]][0]
 
-    def _gumbel(self, place: Place, count: int) -> torch.Tensor:
-        return self.streams.gumbel(place.position, count, self.vocabulary_size, self.device)
+    def _gumbel(self, place: Place, block: int) -> torch.Tensor:
+        """Noise of a block's positions and the one after it, hashed once for a round's draft and verdict."""
+        if self._noise is None or self._noise[0] != place or len(self._noise[1]) != block + 1:
+            noise = self.streams.gumbel(place.position, block + 1, self.vocabulary_size, self.device)
+            self._noise = place, noise
+        return self._noise[1]
 
 
 def way_to_verify(rule: Rule, streams: Streams, pair: Pair) -> RatioTest | Coupling:
@@ -130,15 +137,18 @@ def verify(way: RatioTest | Coupling, p: torch.Tensor, draft: Draft, place: Plac
     block = len(draft.tokens)
     q = draft.probs.to(p)
     accepted, added, law = way.choose(p, q, draft.tokens, place)
-    summary = torch.stack([accepted.to(p), added.to(p), law.sum()])
     slots = [_at(draft.tokens, p), _at(draft.tokens, q), total_variation(p[:block], q)]
-    accepted_value, added_value, mass, *values = torch.cat([summary, *slots]).double().tolist()
+    summary = torch.stack([accepted, added]), law.sum()[None], draft.tokens, draft.commit_step, *slots
+    accepted_value, added_value, mass, *values = torch.cat([each.double() for each in summary]).tolist()
+    drafted, commit_step, p_drafted, q_drafted, divergence = (values[i * block : (i + 1) * block] for i in range(5))
     verdict = Verdict(
         accepted=int(accepted_value),
         added=int(added_value),
-        p_drafted=values[:block],
-        q_drafted=values[block : 2 * block],
-        divergence=values[2 * block :],
+        drafted=[int(token) for token in drafted],
+        commit_step=[int(step) for step in commit_step],
+        p_drafted=p_drafted,
+        q_drafted=q_drafted,
+        divergence=divergence,
     )
     _check(verdict, mass, place.index)
     return verdict

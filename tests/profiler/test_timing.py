@@ -108,6 +108,45 @@ def test_a_cuda_clock_synchronises_its_own_device(monkeypatch):
     assert waited == [device]
 
 
+class FakeEvent:
+    """A CUDA event: noted by the device when it gets there, 0.25 s after the one before; times in ms."""
+
+    noted = 0.0
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+        self.waited = False
+
+    def record(self, stream):
+        FakeEvent.noted += 250.0
+        self.time, self.stream = FakeEvent.noted, stream
+
+    def synchronize(self):
+        self.waited = True
+
+    def elapsed_time(self, later):
+        return later.time - self.time
+
+
+def test_the_parts_of_a_round_on_cuda_lie_between_events_and_the_host_waits_for_the_last_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "synchronize", None)
+    clock = Clock.for_device(torch.device("cuda:1"))
+
+    marks = [clock.mark() for _ in range(3)]
+
+    assert clock.seconds(*marks) == [0.25, 0.25]
+    assert [mark.waited for mark in marks] == [False, False, True]
+    assert {mark.stream for mark in marks} == {"stream of cuda:1"}
+
+
+def test_marks_on_a_cpu_are_readings_of_the_clock():
+    clock = ScriptedClock([1.0, 1.5, 3.5]).clock
+
+    assert clock.seconds(clock.mark(), clock.mark(), clock.mark()) == [0.5, 2.0]
+
+
 def test_O39_no_garbage_is_collected_while_undisturbed():
     assert gc.isenabled()
     with undisturbed():

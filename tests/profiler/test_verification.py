@@ -284,6 +284,29 @@ def test_O06_what_is_shared_is_never_tested_by_the_ratio_and_what_is_not_never_b
         assert isinstance(chosen.noise(Place(index=0, position=1), **place), noise)
 
 
+class Counting(Streams):
+    """Streams that note which Gumbel numbers were asked for."""
+
+    def gumbel(self, position, count, vocabulary_size, device="cpu"):
+        asked.append((position, count))
+        return super().gumbel(position, count, vocabulary_size, device)
+
+
+asked: list[tuple[int, int]] = []
+
+
+def test_the_noise_of_a_round_is_hashed_once_for_draft_and_verdict():
+    asked.clear()
+    pair = pair_of(OneStepDrafter(Q), MarkovVerifier(P), vocabulary_size=4, block_size=1)
+    for effort in (1, 0):
+        rounds = list(
+            decode(pair, [0], effort=effort, rule=COUPLED, streams=Counting(seed=0, request=0), token_limit=3)
+        )
+        positions = [each.prefix_length for each in rounds]
+        assert asked == [(position, effort + 1) for position in positions]
+        asked.clear()
+
+
 def streams_of(request):
     return Streams(seed=0, request=request)
 
