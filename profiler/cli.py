@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from profiler import pairs, tasks
 from profiler.drafters.commit import Order
 from profiler.pairs import Pair, PairSpec, prompting
+from profiler.pairs.compiled import Compile, compile_forwards
 from profiler.pairs.families import DrafterSpec
 from profiler.provenance import provenance
 from profiler.recording import WARMUP_REQUESTS
@@ -62,6 +63,9 @@ class RunOptions:
     """Throw away what the run folder holds and start over."""
     allow_mixed: bool = False
     """Add to a run that other code, weights or another device began; its rows stay marked."""
+    compile: Compile = "off"
+    """Compile both forwards with torch, in its default mode; reduce-overhead: a drafter without a cache as CUDA graphs
+    too. The first passes take minutes."""
     trust_remote_code: bool = False
     """Execute code that a checkpoint brings, where transformers has no class for it."""
 
@@ -84,9 +88,11 @@ class RunOptions:
                 raise ValueError(f"--efforts must lie in [1, {spec.block_size or 'canvas'}], got {effort}")
         return spec
 
-    def load(self, spec: PairSpec) -> Pair:
-        """The pair on its device."""
-        return pairs.load(spec, device=self.device, trust_remote_code=self.trust_remote_code)
+    def load(self, spec: PairSpec, **options: Any) -> Pair:
+        """The pair on its device, compiled if asked for."""
+        pair = pairs.load(spec, device=self.device, trust_remote_code=self.trust_remote_code, **options)
+        compile_forwards(pair, self.compile)
+        return pair
 
     def requests(self, spec: PairSpec, seed: int) -> list[Prompt]:
         """The prompts to decode: the task's, or a file's, in an order by the seed."""
@@ -110,6 +116,7 @@ class RunOptions:
             "prompts": [prompt.id for prompt in prompts],
             "prompts_digest": digest({prompt.id: prompt.text for prompt in prompts}),
             "format_digest": prompting.digest(pair.spec.task.format),
+            **({} if self.compile == "off" else {"compile": self.compile}),
             **settings,
         }
         name = self.run or f"{command}-{digest(everything)}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler import pairs, summary
+from profiler import summary
 from profiler.cli import RunOptions
 from profiler.pairs import PairSpec
 from profiler.pairs.needs import bounds
@@ -43,7 +43,7 @@ def record_latency(options: RunOptions, latency: LatencyOptions, *, seed: int) -
     if not isinstance(options.prompts, int) or options.prompts < 1:
         raise ValueError(f"--prompts must be a number from 1 on with --weights random, got {options.prompts}")
     spec = _without_task(options.spec())
-    pair = pairs.load(spec, device=options.device, random=True, layers=latency.layers)
+    pair = options.load(spec, random=True, layers=latency.layers)
     prompts = random_prompts(options.prompts, latency.prompt_tokens, pair.vocabulary_size, seed)
     settings = {"seed": seed, "weights": "random", **dataclasses.asdict(latency)}
     run = options.open(pair, "calibrate", prompts, settings)

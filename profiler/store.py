@@ -204,7 +204,8 @@ def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an identity that decides whether a calibration speaks of a pair: not its efforts, not the commit."""
     pair = {name: value for name, value in identity["settings"]["pair"].items() if name != "efforts"}
     origin = identity["provenance"]
-    return {**pair, "weights": origin["weights"], "device": origin["device"]}
+    compiled = identity["settings"].get("compile", "off")
+    return {**pair, "weights": origin["weights"], "device": origin["device"], "compile": compiled}
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 
 from profiler import calibrate
 from profiler.latency import random_prompts
@@ -81,6 +82,15 @@ def test_the_manifest_says_that_the_weights_are_random(command):
     assert manifest["settings"]["weights"] == "random"
     assert manifest["settings"]["layers"] == 1
     assert origin["weights"] == {"drafter": "random, seed 0", "verifier": "random, seed 0"}
+
+
+def test_a_recording_says_that_its_forwards_were_compiled(command, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda forward, **options: forward)
+    command(*TIMED, "--latency.rounds", "2", "--compile", "default")
+    calibration, _ = read(command)
+    manifest = json.loads((command.command.run("mine") / "manifest.json").read_text())
+
+    assert manifest["settings"]["compile"] == calibration.identity["settings"]["compile"] == "default"
 
 
 @pytest.mark.parametrize(
