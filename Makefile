@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-# Options of `python -m profiler.calibrate`, of pytest, and of pip for PyTorch alone
+# Options of `python -m profiler.calibrate` and of the benchmarks, of pytest, and of pip for PyTorch alone
 # (such as the index of its CPU builds, which on Linux are much smaller than the default).
 ARGS ?=
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadfile
@@ -38,8 +38,8 @@ mutation: $(VENV)/.installed ## put faults into the theory, one at a time, and c
 notebooks: $(VENV)/.installed ## execute every notebook
 	$(BIN)/python -m pytest --nbmake notebooks/ --nbmake-timeout=600
 
-bench: $(VENV)/.installed ## measure speed, side by side with peers
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.installed ## measure speed, side by side with peers (ARGS="--only assisted")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 accuracy: $(VENV)/.installed ## record, sweep other prompts, and see how far each prediction is from measurement
 	$(BIN)/python -m benchmarks.accuracy

@@ -8,26 +8,26 @@ from collections.abc import Callable
 import torch
 from tqdm import tqdm
 
+from benchmarks.table import Table, spread
 from profiler import pairs, tasks
 from profiler.decode import decode
-from profiler.pairs import Pair
+from profiler.pairs import Pair, PairSpec
 from profiler.streams import Streams
-from profiler.summary import table
 from profiler.timing import Clock, undisturbed
 from theory.acceptance import LOSSLESS
 
 
-def run(*, prompts: int, seed: int) -> str:
-    """The table: tokens per second, and the ratio to the verifier alone prompt by prompt, as median and quartiles."""
-    pair = pairs.load("embedded")
+def run(spec: PairSpec, *, prompts: int, seed: int) -> Table:
+    """Tokens per second, and the ratio to the verifier alone prompt by prompt, as median and quartiles."""
+    pair = pairs.load(spec)
     ways: dict[str, Callable[[list[int], int], int]] = {
         "verifier alone": lambda ids, request: _speculative(pair, ids, 0, seed, request),
         "verifier alone, transformers' generate": lambda ids, request: _generate(pair, ids, request),
     }
-    for effort in pair.spec.efforts:
+    for effort in spec.efforts:
         ways[f"speculative, K = {effort}"] = lambda ids, request, k=effort: _speculative(pair, ids, k, seed, request)
     clock = Clock.for_device(pair.device)
-    chosen = [pair.tokenizer(p.text)["input_ids"] for p in tasks.load("word_problems").prompts(prompts, seed)]
+    chosen = [pair.encode(prompt.text) for prompt in tasks.load(spec.task.name).prompts(prompts, seed)]
     for way in ways.values():
         way(chosen[0], 0)
     speeds: dict[str, list[float]] = {name: [] for name in ways}
@@ -38,12 +38,15 @@ def run(*, prompts: int, seed: int) -> str:
                 tokens = way(ids, request)
                 speeds[name].append(tokens / (clock.now() - begin))
     base = speeds["verifier alone"]
-    rows = []
-    for name, values in speeds.items():
-        ratios = [value / reference for value, reference in zip(values, base, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        rows.append((name, f"{statistics.median(values):.0f}", f"{middle:.2f}", f"{low:.2f} - {high:.2f}"))
-    return table(("way", "tokens/s", "ratio", "quartiles"), rows)
+    rows = [
+        (name, f"{statistics.median(values):.0f}", *spread([a / b for a, b in zip(values, base, strict=True)]))
+        for name, values in speeds.items()
+    ]
+    return Table(
+        title=f"Lossless decoding against the verifier alone ({spec.name}, {prompts} prompts):",
+        header=("way", "tokens/s", "ratio", "quartiles"),
+        rows=rows,
+    )
 
 
 def _speculative(pair: Pair, ids: list[int], effort: int, seed: int, request: int) -> int:

@@ -13,13 +13,17 @@ from profiler.timing import describe_device
 
 def provenance(pair: Pair) -> dict[str, Any]:
     """Everything apart from the settings that could change a recording."""
-    versions = {name: metadata.version(name) for name in ("numpy", "torch", "transformers")}
     return {
         "commit": _commit(),
-        "versions": versions,
+        "versions": versions(),
         "weights": pair.weights,
         "device": describe_device(pair.device),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that decide numbers and times."""
+    return {name: metadata.version(name) for name in ("numpy", "torch", "transformers")}
 
 
 def _commit() -> str | None:

@@ -1,0 +1,108 @@
+import json
+
+import pytest
+
+from benchmarks import __main__ as benchmarks
+from benchmarks import assisted, bandwidth, overhead, sampler, speedup
+from benchmarks.table import Table, spread
+from profiler import pairs
+from tests.profiler.conftest import one_thread, tiny_pair_file
+
+__all__ = ["one_thread", "tiny_pair_file"]
+
+
+@pytest.fixture
+def spec(tiny_pair_file):
+    return pairs.read(str(tiny_pair_file))
+
+
+def column(table, name):
+    return [row[table.header.index(name)] for row in table.rows]
+
+
+def test_every_way_of_decoding_has_a_speed(spec):
+    table = speedup.run(spec, prompts=2, seed=0)
+
+    assert len(table.rows) == 2 + len(spec.efforts)
+    assert all(float(speed) > 0 for speed in column(table, "tokens/s"))
+    assert column(table, "ratio")[0] == "1.00"
+
+
+def test_ours_and_theirs_accept_as_many_tokens(spec):
+    table = assisted.run(spec, prompts=12, seed=0)
+
+    assert column(table, "leniency") == ["0", "0.5"]
+    assert all(float(ratio) > 0 for ratio in column(table, "ratio"))
+    assert all(abs(float(z)) < 4.9 for z in column(table, "z"))  # false alarm 1e-6
+
+
+def test_the_drafter_of_the_race_samples_as_the_verifier_does(spec):
+    drafter = assisted.autoregressive(spec).drafter
+
+    assert drafter.family == "autoregressive"
+    assert drafter.checkpoint == spec.drafter.checkpoint
+    assert drafter.sampling == spec.verifier.sampling
+
+
+def test_tokens_per_round_have_the_error_of_independent_prompts():
+    runs = assisted.Runs(tokens=[8, 4], rounds=[2, 2], seconds=[2.0, 2.0])
+
+    assert runs.speeds == [4, 2]
+    assert runs.tokens_per_round == (3, pytest.approx(8**0.5 / 4))
+
+
+def test_the_parts_of_a_round_add_up(spec):
+    table = overhead.run([spec], prompts=2, seed=0)
+
+    assert column(table, "K") == [f"{effort}" for effort in spec.efforts]
+    for name in ("round", "drafter", "verifier", "around them", "verdict"):
+        assert all(float(value) > 0 for value in column(table, name))
+    assert all(0 < float(share) < 100 for share in column(table, "outside %"))
+
+
+def test_both_samplers_are_timed_for_every_block_and_way_to_sample():
+    table = sampler.run(blocks=(1, 3), vocabulary=300, samples=1)
+
+    assert column(table, "B") == ["1"] * 3 + ["3"] * 3
+    assert "T 0.7, top-k 20, top-p 0.8" in column(table, "sampling")
+    assert all(float(value) > 0 for name in ("ours", "transformers") for value in column(table, name))
+
+
+def test_a_forward_is_held_against_the_bytes_of_its_model(spec):
+    table = bandwidth.run([spec], samples=2, rows=64, columns=64)
+
+    model = pairs.load(spec).verifier.model
+    weights = sum(each.numel() for each in model.parameters()) * 4 / 1e6
+    assert column(table, "tokens") == ["1", "9"]
+    assert all(0.9 * weights < float(memory) < 2 * weights for memory in column(table, "MB"))  # and 200 cached tokens
+    assert all(float(value) > 0 for value in column(table, "forward ms"))
+
+
+def test_the_command_runs_the_parts_asked_for_and_keeps_them(tiny_pair_file, tmp_path, capsys):
+    kept = tmp_path / "bench.json"
+    pair = str(tiny_pair_file)
+    benchmarks.main(
+        ["--only", "overhead,speedup", "--pair", pair, "--pairs", pair, "--prompts", "2", "--json", str(kept)]
+    )
+    printed, stored = capsys.readouterr().out, json.loads(kept.read_text())
+
+    assert printed.index("Outside the forwards") < printed.index("Lossless decoding")
+    assert len(stored["overhead"]["rows"]) == 3
+    assert "sampler" not in stored
+    assert "torch" in stored["versions"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--only", "speed"], "--only must be some of speedup,"), (["--prompts", "1"], "--prompts must be at least 2")],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        benchmarks.main(options)
+
+
+def test_a_table_is_printed_with_its_title_and_note():
+    table = Table(title="Speed:", header=("a", "b"), rows=[("1", "22")], note="  a: one\n  b: two")
+
+    assert str(table) == "\nSpeed:\n  a   b\n  1  22\n  a: one\n  b: two"
+    assert spread([1, 2, 3]) == ("2.00", "1.00 - 3.00")
