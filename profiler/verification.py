@@ -161,11 +161,12 @@ def _at(drafted: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
 
 def _check(verdict: Verdict, mass: float, index: int) -> None:
     """Refuse NaN at once: it must not be averaged away, and a NaN row must not become an ordinary token."""
+    if not math.isnan(sum(verdict.divergence) + mass):
+        return
     slots = zip(verdict.p_drafted, verdict.q_drafted, verdict.divergence, strict=True)
     for slot, (p, q, distance) in enumerate(slots):
         if math.isnan(distance):
             model = "drafter" if math.isnan(q) else "verifier"
             raise NumericalError(_NAN.format(model=model, place=f"slot {slot}", index=index, p=p, q=q))
-    if math.isnan(mass):
-        place = f"slot {len(verdict.divergence)}"
-        raise NumericalError(_NAN.format(model="verifier", place=place, index=index, p=mass, q="not drafted"))
+    place = f"slot {len(verdict.divergence)}"
+    raise NumericalError(_NAN.format(model="verifier", place=place, index=index, p=mass, q="not drafted"))
