@@ -56,7 +56,8 @@ def probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     if sampling.greedy:
         one_hot = torch.nn.functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
         return torch.where(logits.isnan().any(dim=-1, keepdim=True), torch.nan, one_hot)
-    logits = logits / sampling.temperature
+    if sampling.temperature != 1:
+        logits = logits / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
         threshold = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
         logits = torch.where(logits < threshold, -torch.inf, logits)
@@ -69,7 +70,7 @@ def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
     A token of probability 0 is never drawn; rows are never flattened, so V times B has no limit (case O13).
     """
-    cumulative = probs.double().cumsum(dim=-1)
+    cumulative = probs.to(torch.float64, copy=True).cumsum_(dim=-1)  # fresh memory costs more than the sum
     total = cumulative[..., -1:]
     below_total = torch.nextafter(total, torch.zeros_like(total))
     point = torch.minimum(uniforms.to(cumulative)[..., None] * total, below_total)
@@ -78,7 +79,7 @@ def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
 
 def _nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The likeliest tokens of each row (..., V) up to the one that crosses `top_p`, renormalised.
+    """The likeliest tokens of each row (..., V) up to the one that crosses `top_p`, renormalised in place.
 
     Lists of the likeliest tokens are tried, each longer than the last, since sorting a whole vocabulary takes longer
     than all the rest of a round outside its forwards. A list tells where the nucleus ends if it holds a token that is
@@ -91,8 +92,8 @@ def _nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
         dropped = values.cumsum(dim=-1) - values >= top_p
         if length == width or (dropped & (values > values[..., -1:])).any(dim=-1).all():
             break
-    kept = torch.zeros_like(probs).scatter(-1, index, values.masked_fill(dropped, 0.0))
-    return kept / kept.sum(dim=-1, keepdim=True)
+    probs.zero_().scatter_(-1, index, values.masked_fill(dropped, 0.0))
+    return probs.div_(probs.sum(dim=-1, keepdim=True))
 
 
 def _likeliest(probs: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
