@@ -33,7 +33,7 @@ class Settings:
 
     only: str = ",".join(PARTS)
     """Which parts to run."""
-    pairs: str = "embedded"
+    pairs: str = "embedded,smollm2"
     """Pairs whose overhead and bandwidth are measured: names or TOML paths."""
     pair: str = "embedded"
     """The pair of speedup and assisted."""
