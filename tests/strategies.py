@@ -166,3 +166,11 @@ def classes_of_settings() -> st.SearchStrategy[list[list[tuple[int, int]]]]:
     """One or two classes of prompts, each with three settings: agreement in twentieths, and speed; ties are common."""
     settings = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=3, max_size=3)
     return st.lists(settings, min_size=1, max_size=2)
+
+
+@st.composite
+def planned_cells(draw: st.DrawFn) -> tuple[list[int], list[float], float, float]:
+    """Speeds and agreements in twentieths of one to five settings, how much each scatters, and a floor within reach."""
+    cells = draw(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=5))
+    speeds, agreement = [speed for speed, _ in cells], [twentieths / 20 for _, twentieths in cells]
+    return speeds, agreement, draw(st.sampled_from([0.0, 0.01, 0.1])), draw(st.sampled_from(agreement))

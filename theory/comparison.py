@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,7 +169,7 @@ def compare(
         effort=prediction.effort[ours],
         rule=prediction.rule[ours],
         **{name: errors(name) for name in QUANTITIES},
-        regrets=tuple(_regrets(_restricted(prediction, ours), measurements.select(theirs), floors)),
+        regrets=tuple(_regrets(prediction.select(ours), measurements.select(theirs), floors)),
     )
 
 
@@ -213,9 +212,3 @@ def _cells(table: Prediction | Measurements) -> list[tuple[int, str]]:
 def _rows(table: Prediction | Measurements, cells: Sequence[tuple[int, str]]) -> NDArray[np.int64]:
     place = {cell: row for row, cell in enumerate(_cells(table))}
     return np.array([place[cell] for cell in cells])
-
-
-def _restricted(prediction: Prediction, rows: NDArray[np.int64]) -> Prediction:
-    columns: dict[str, Any] = {spec.name: getattr(prediction, spec.name) for spec in fields(prediction)}
-    arrays = {name: values[rows] for name, values in columns.items() if isinstance(values, np.ndarray)}
-    return Prediction(**(columns | arrays))

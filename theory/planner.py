@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from theory.estimates import bootstrap_interval
+from theory.frontier import pareto_frontier
 from theory.measurements import Measurements
 from theory.prediction import Prediction
+
+VISIBLE_GAIN = 0.005
+"""What is less is not worth a word: it rounds to 0 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +29,9 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation(Choice):
-    """The fastest configuration within the limits, the fastest of any other effort (None if there is none), and why.
+    """The best configuration within the limits, the best of any other effort (None if there is none), and why.
 
-    ``uncertainty_penalty`` is the throughput that certainty would gain: the fastest configuration whose estimates keep
+    ``uncertainty_penalty`` is the throughput that certainty could gain: the fastest configuration whose estimates keep
     the limits over the estimate of this one, minus 1. Record more prompts to lower it.
     """
 
@@ -44,7 +49,11 @@ def recommend(
     measurements: Measurements | None = None,
     caution: float = 1.0,
 ) -> Recommendation:
-    """Return the highest throughput within the limits; at equal throughput, the smaller effort.
+    """Return the highest throughput within the limits; among equals the better agreement, then the smaller effort.
+
+    Configurations are equal to the fastest where resampling the prompts, the same ones for both, does not tell their
+    throughput apart; the interval of each alone would be far wider. What is recommended is always on the frontier of
+    agreement and throughput of the configurations that keep the limits.
 
     Parameters
     ----------
@@ -59,8 +68,8 @@ def recommend(
     measurements
         Where the accuracy of cells was measured.
     caution
-        How far to distrust estimates: 0 takes them as they are, 1 the worse end of each 95 % interval. Where there is
-        no interval (one prompt) the estimate has to do.
+        How far to distrust estimates: 0 takes them as they are, 1 keeps each limit at the worse end of the 95 %
+        interval and tells throughput apart at 95 %. Where there is no interval (one prompt) the estimate has to do.
 
     Raises
     ------
@@ -83,25 +92,23 @@ def recommend(
     allowed, hoped_for = _within(values, asked), _within(estimates, asked)
     if not allowed.any():
         raise ValueError(_out_of_reach(prediction, values, asked))
-    order = np.lexsort((-prediction.agreement, prediction.effort, -worse_ends(prediction, caution).tokens_per_second))
-    ranked = [choice(prediction, row) for row in order if allowed[row]]
-    best = ranked[0]
-    runner_up = next((other for other in ranked if other.effort != best.effort), None)
+    best = _best(prediction, allowed, caution)
+    others = allowed & (prediction.effort != best.effort)
+    runner_up = _best(prediction, others, caution) if others.any() else None
     penalty = float(prediction.tokens_per_second[hoped_for | allowed].max()) / best.tokens_per_second - 1
     return Recommendation(
         **vars(best),
         runner_up=runner_up,
         uncertainty_penalty=penalty,
-        reason=_reason(best, runner_up, len(ranked), asked, penalty),
+        reason=_reason(best, runner_up, prediction.tokens_per_second[allowed], asked, penalty),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ends:
-    """Each quantity of M cells moved towards the worse end of its interval."""
+    """What a limit may speak of, of M cells, moved towards the worse end of its interval."""
 
     agreement: NDArray[np.float64]
-    tokens_per_second: NDArray[np.float64]
     seconds_per_request: NDArray[np.float64]
 
 
@@ -114,7 +121,6 @@ def worse_ends(prediction: Prediction, caution: float) -> Ends:
 
     return Ends(
         agreement=end("agreement", "low"),
-        tokens_per_second=end("tokens_per_second", "low"),
         seconds_per_request=end("seconds_per_request", "high"),
     )
 
@@ -138,6 +144,25 @@ def choice(prediction: Prediction, row: int) -> Choice:
         tokens_per_second=float(prediction.tokens_per_second[row]),
         seconds_per_request=float(prediction.seconds_per_request[row]),
     )
+
+
+def _best(prediction: Prediction, allowed: NDArray[np.bool_], caution: float) -> Choice:
+    """Of the allowed cells that no other beats and that are as fast as the fastest, the one of the best agreement."""
+    rows = np.flatnonzero(allowed)
+    rows = rows[pareto_frontier(prediction.tokens_per_second[rows], prediction.agreement[rows]).index]
+    rows = rows[_as_fast(prediction.select(rows), caution)]
+    return choice(prediction, rows[np.lexsort((prediction.effort[rows], -prediction.agreement[rows]))[0]])
+
+
+def _as_fast(prediction: Prediction, caution: float) -> NDArray[np.bool_]:
+    """Which cells are not told apart from the fastest: the low end of its lead over them is not above 0."""
+    speed = prediction.tokens_per_second
+    first, lead = np.argmax(speed), speed.max() - speed
+    low = lead
+    if prediction.draws:
+        drawn = prediction.draws["tokens_per_second"]
+        low, _ = bootstrap_interval(np.concatenate([lead[None], drawn[:, [first]] - drawn]), prediction.prompts.min())
+    return np.asarray(lead + caution * np.where(np.isnan(low), 0, low - lead) <= 0)
 
 
 def _accuracy(prediction: Prediction, measurements: Measurements | None, caution: float) -> NDArray[np.float64]:
@@ -178,17 +203,22 @@ def _out_of_reach(prediction: Prediction, values: Mapping[str, NDArray[np.float6
     return f"{limits} must be within reach together, got none that keeps all; loosen one of them"
 
 
-def _reason(best: Choice, runner_up: Choice | None, candidates: int, asked: Mapping[str, float], penalty: float) -> str:
+def _reason(
+    best: Choice, runner_up: Choice | None, speeds: NDArray[np.float64], asked: Mapping[str, float], penalty: float
+) -> str:
     words = {
         "minimum_agreement": "agreement of at least {:g}",
         "maximum_seconds": "at most {:g} s per request",
         "minimum_accuracy": "measured accuracy of at least {:g}",
     }
     limits = ", ".join(words[name].format(limit) for name, limit in asked.items())
-    reason = f"fastest of {candidates} configurations" + (f" with {limits}" if limits else "")
+    reason = f"fastest of {len(speeds)} configurations" + (f" with {limits}" if limits else "")
+    if best.tokens_per_second < speeds.max():
+        reason += ", or not told apart from the fastest and of better agreement"
     if runner_up is not None:
         gain = best.tokens_per_second / runner_up.tokens_per_second - 1
-        reason += f"; {gain:.0%} faster than the best at effort {runner_up.effort} ({runner_up.rule})"
-    if penalty > 0:
+        than = f"{abs(gain):.0%} {'faster' if gain >= 0 else 'slower'} than the best"
+        reason += f"; {than} at effort {runner_up.effort} ({runner_up.rule})"
+    if penalty >= VISIBLE_GAIN:
         reason += f"; certainty about the estimates would allow {penalty:.0%} more"
     return reason

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from theory import recorded, strict_json, universal
 from theory.acceptance import LinearAcceptance, Rule
@@ -68,6 +68,11 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.effort)
+
+    def select(self, rows: ArrayLike) -> Self:
+        """Return the prediction of these cells."""
+        columns = {name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **columns, draws={name: values[:, rows] for name, values in self.draws.items()})
 
     def to_json(self, path: StrPath) -> None:
         """Write strict JSON, one list for each column; the resamples are left out."""

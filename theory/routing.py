@@ -68,7 +68,7 @@ def route(
     weights
         Share of each class in all generated tokens; equal if not given.
     caution
-        As in `recommend`.
+        How far to distrust the agreement, as in `recommend`.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def route(
     worse = {name: worse_ends(prediction, caution) for name, prediction in predictions.items()}
     names = np.concatenate([[name] * len(prediction) for name, prediction in predictions.items()])
     agreement = np.concatenate([each.agreement for each in worse.values()])
-    seconds = 1 / np.concatenate([each.tokens_per_second for each in worse.values()])
+    seconds = 1 / np.concatenate([each.tokens_per_second for each in predictions.values()])
     solved = optimize.linprog(
         seconds,
         A_ub=-agreement[None],
@@ -137,7 +137,7 @@ def _uniform(
     for effort, rule in sorted(set.intersection(*(set(known) for known in rows.values()))):
         row = {name: known[effort, rule] for name, known in rows.items()}
         if sum(shares[name] * worse[name].agreement[row[name]] for name in rows) >= minimum_agreement:
-            seconds = sum(shares[name] / worse[name].tokens_per_second[row[name]] for name in rows)
+            seconds = sum(shares[name] / predictions[name].tokens_per_second[row[name]] for name in rows)
             candidates.append((seconds, effort, rule, row))
     if not candidates:
         return None
