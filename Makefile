@@ -10,6 +10,10 @@ ARGS ?=
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadfile
 TORCH_FLAGS ?=
 
+# The report of the run that was just recorded, wherever ARGS put it.
+REPORT = out=$$(printf '%s\n' $(ARGS) | sed -n 's/^--out=//p; /^--out$$/{n;p;}') && \
+	$(BIN)/python -m figures.report --results "$${out:-results}"
+
 .DEFAULT_GOAL := help
 .PHONY: help calibrate test lint mutation notebooks bench accuracy embedded-pair smollm2-drafters install clean
 
@@ -18,7 +22,7 @@ help: ## show this list
 
 calibrate: $(VENV)/.runtime ## record a pair, predict its frontier, write a report (ARGS="--prompts 20")
 	$(BIN)/python -m profiler.calibrate $(ARGS)
-	$(if $(findstring --list-pairs,$(ARGS)),,$(BIN)/python -m figures.report)
+	$(if $(findstring --list-pairs,$(ARGS)),,$(REPORT))
 
 # One thread a process: the tests run side by side, and their networks are small.
 test: $(VENV)/.installed ## run the tests (PYTEST_FLAGS="-k acceptance")

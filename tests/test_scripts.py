@@ -1,9 +1,11 @@
-"""The script for a GPU, tried on a CPU with a small pair: everything but the device is the same."""
+"""The script for a GPU, on a CPU with a small pair: everything but the device is the same. And `make calibrate`."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.profiler.pairs.test_named import write as write  # a fixture
 from theory.calibration import Calibration
@@ -37,3 +39,20 @@ def test_the_gpu_check_says_so_if_a_pair_fails(tmp_path):
     assert "one failed" in done.stderr
     assert "two failed" in done.stderr
     assert not list((tmp_path / "out").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "results"),
+    [("", "results"), ("--prompts 2 --out X/y --seed 1", "X/y"), ("--out=X", "X"), ("--out 'two words'", "two words")],
+)
+def test_make_calibrate_reports_the_run_where_it_was_put(arguments, results, tmp_path):
+    """With a Python that prints the command instead."""
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    python.chmod(0o755)
+    (tmp_path / "venv/.runtime").touch()
+    command = ["make", "-s", "calibrate", f"VENV={tmp_path / 'venv'}", f"ARGS={arguments}"]
+    done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True, timeout=20)
+
+    assert done.stdout.endswith(f"<-m><figures.report><--results><{results}>")

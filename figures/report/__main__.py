@@ -28,7 +28,9 @@ class Settings:
     """Write report.html into a run folder."""
 
     run: tyro.conf.Positional[Path | None] = None
-    """Run folder of `python -m profiler.calibrate`; the newest in results/ if not given."""
+    """Run folder of `python -m profiler.calibrate`; the newest if not given."""
+    results: Path = Path("results")
+    """Where to look for the newest, the `--out` of `python -m profiler.calibrate`."""
     sweep: Path | None = None
     """Run folder of `python -m profiler.sweep`; the newest of the same pair, weights and device if not given."""
     repeat: Path | None = None
@@ -41,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     """Read, compute, write, print the path; 2 with one line on stderr for what the user can mend."""
     settings = tyro.cli(Settings, args=argv, prog="python -m figures.report", description=__doc__)
     try:
-        run = settings.run or newest_run(Path("results"))
+        run = settings.run or newest_run(settings.results)
         path = run / "report.html"
         html = report(run, settings.minimum_agreement, sweep=settings.sweep, repeat=settings.repeat)
         with replacing(path) as partial:

@@ -309,6 +309,8 @@ def test_the_newest_run_is_taken(
         write_run(tmp_path / "results" / "toy" / name, recorded("linear:0", 2, 0))
         os.utime(tmp_path / "results" / "toy" / name / "calibration.json", (1e9 - age, 1e9 - age))
 
+    assert command.main(["--results", "elsewhere"]) == 2
+    assert "there is no calibrated run in elsewhere" in capsys.readouterr().err
     assert command.main([]) == 0
     assert capsys.readouterr().out.strip() == str(Path("results/toy/new/report.html"))
 
