@@ -12,7 +12,7 @@ import numpy as np
 
 from theory import strict_json
 from theory.acceptance import LOSSLESS
-from theory.estimates import clustered_ratio, student_interval
+from theory.estimates import Ratio, clustered_ratio, paired_difference, student_interval
 from theory.latency import LatencyFit, fit_latency
 from theory.proposition2 import Exactness, out_of_order_share
 from theory.replay import replay
@@ -20,7 +20,7 @@ from theory.rounds import Rounds, tokens_per_round
 from theory.tables import StrPath, refuse_other_schema, replacing
 
 LARGE_SHIFT = 0.1
-"""Relative difference of d_K between two recordings that is worth a warning."""
+"""Relative difference of d_K between two recordings that is worth a warning, where its 95 % interval leaves out 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,8 @@ def calibrate(
         raise ValueError(msg)
 
     cells = [first.select(first.effort == effort) for effort in efforts]
-    divergence, errors = zip(*(_mean_divergence(cell) for cell in cells), strict=True)
+    reached = [_reached_divergence(cell) for cell in cells]
+    divergence, errors = zip(*(clustered_ratio(*each) for each in reached), strict=True)
     shifted = [_shifted_divergence(anchor.select(anchor.effort == k), k) for k in efforts] if len(anchor) else []
     prompts = [np.unique(cell.prompt).size for cell in cells]
     intervals = [student_interval(*estimate) for estimate in zip(divergence, errors, prompts, strict=True)]
@@ -162,12 +163,12 @@ def calibrate(
         prompts=tuple(prompts),
         tokens_per_request=_tokens_per_request(first),
         anchor_rule=str(anchor.rule[0]) if len(anchor) else None,
-        anchor_divergence=tuple(shifted) or None,
+        anchor_divergence=tuple(clustered_ratio(*each)[0] for each in shifted) or None,
         latency=latency,
         exactness=tuple(str(guarantee) for guarantee in exactness),
         warnings=(
             *_warnings(efforts, prompts, latency),
-            *_shift_warnings(efforts, divergence, shifted),
+            *_shift_warnings(efforts, divergence, list(map(paired_difference, reached, shifted)), prompts),
             *_order_warnings(cells, exactness),
         ),
     )
@@ -189,18 +190,18 @@ def without_divergence(calibration: Calibration) -> Calibration:
     )
 
 
-def _mean_divergence(cell: Rounds) -> tuple[float, float]:
+def _reached_divergence(cell: Rounds) -> Ratio:
     reached = cell.reached
     if not reached.any():
         raise ValueError(f"`rounds` must have drafted slots at effort {cell.effort[0]}, got none; record longer texts")
-    return clustered_ratio(np.where(reached, cell.divergence, 0).sum(axis=1), reached.sum(axis=1), cell.prompt)
+    return np.where(reached, cell.divergence, 0).sum(axis=1), reached.sum(axis=1), cell.prompt
 
 
-def _shifted_divergence(anchor: Rounds, effort: int) -> float:
+def _shifted_divergence(anchor: Rounds, effort: int) -> Ratio:
     if not len(anchor):
         raise ValueError(f"`rounds` must hold effort {effort} under the second rule too, got none; record it")
     lossless = replay(anchor, LOSSLESS)
-    return float(lossless.divergence.sum() / lossless.reached.sum())
+    return lossless.divergence, lossless.reached, anchor.prompt
 
 
 def _tokens_per_request(rounds: Rounds) -> float | None:
@@ -225,13 +226,15 @@ def _latency_warnings(latency: LatencyFit | None) -> list[str]:
     return [f"latency: {flag}" for flag in latency.flags]
 
 
-def _shift_warnings(efforts: list[int], divergence: Sequence[float], shifted: Sequence[float]) -> Iterator[str]:
-    """Where leniency leads to texts on which drafter and verifier differ otherwise."""
-    moved = [
-        f"{before:.3f} -> {after:.3f} (effort {effort})"
-        for effort, before, after in zip(efforts, divergence, shifted, strict=False)
-        if abs(after - before) > LARGE_SHIFT * before
-    ]
+def _shift_warnings(
+    efforts: list[int], divergence: Sequence[float], shifts: Sequence[tuple[float, float]], prompts: list[int]
+) -> Iterator[str]:
+    """Where leniency leads to texts on which drafter and verifier differ otherwise, more than chance makes them."""
+    moved = []
+    for effort, before, (shift, error), count in zip(efforts, divergence, shifts, prompts, strict=False):
+        low, high = student_interval(shift, error, count)
+        if abs(shift) > LARGE_SHIFT * before and (low > 0 or high < 0):
+            moved.append(f"{before:.3f} -> {before + shift:.3f} (effort {effort})")
     if moved:
         yield (
             f"d_K shifts with the texts that leniency leads to: {', '.join(moved)}; "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.estimates import nonnegative_fit, robust_median, significant, weighted_fit
+from theory.estimates import clustered_median, nonnegative_fit, significant, weighted_fit
 from theory.rounds import Rounds
 from theory.verifier_time import VerifierTime, fit_verifier
 
@@ -48,7 +48,7 @@ class DraftLine:
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyFit(VerifierTime, DraftLine):
-    """All times of a round, in seconds: medians over rounds with their standard errors.
+    """All times of a round, in seconds: medians over rounds with their standard errors, clustered by prompt.
 
     None stands for what was not measured, or cannot be told from one round. ``overhead_seconds`` is what a round spends
     outside both forwards, which Eq. 7 leaves out; ``prefill_seconds`` the prompt's own forward, once a request.
@@ -95,12 +95,11 @@ def fit_latency(rounds: Rounds) -> LatencyFit | None:
         return None
     first = rounds.select(rounds.replica == 0)
     verify = _measured(first.verify_seconds, "verify_seconds")
-    overhead, overhead_se = _median_if_measured(first.overhead_seconds, "overhead_seconds")
-    prompts = first.prefill_seconds[~np.isnan(first.prefill_seconds)]
-    prefill, prefill_se = _median_if_measured(prompts, "prefill_seconds")
+    overhead, overhead_se = _median_if_measured(first, "overhead_seconds")
+    prefill, prefill_se = _median_if_measured(first.select(~np.isnan(first.prefill_seconds)), "prefill_seconds")
     return LatencyFit(
         **vars(fit_line(first.effort, first.draft_seconds)),
-        **vars(fit_verifier(verify, first.drafted, first.prefix_length)),
+        **vars(fit_verifier(verify, first.drafted, first.prefix_length, first.prompt)),
         overhead_seconds=overhead,
         overhead_seconds_se=overhead_se,
         prefill_seconds=prefill,
@@ -226,10 +225,11 @@ def _measured(seconds: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     return seconds
 
 
-def _median_if_measured(seconds: NDArray[np.float64], name: str) -> tuple[float | None, float | None]:
+def _median_if_measured(rounds: Rounds, name: str) -> tuple[float | None, float | None]:
+    seconds = getattr(rounds, name)
     if np.isnan(seconds).all():
         return None, None
-    median, error = robust_median(_measured(seconds, name))
+    median, error = clustered_median(_measured(seconds, name), rounds.prompt)
     return median, _known(error)
 
 

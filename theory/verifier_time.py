@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.estimates import nonnegative_fit, robust_median, significant, weighted_fit
+from theory.estimates import clustered_median, nonnegative_fit, significant, weighted_fit
 
 BINS = 8
 """Into how many quantiles block lengths and contexts are sorted before medians are taken."""
@@ -26,7 +26,7 @@ class VerifierTime:
     Attributes
     ----------
     verify_seconds, verify_seconds_se
-        c_v as Eq. 7 takes it: one number, the median over rounds.
+        c_v as Eq. 7 takes it: one number, the median over rounds, with its standard error clustered by prompt.
     verify_base_seconds, verify_slot_seconds, verify_context_seconds
         ``c_v(block, context) = base + slot * (block + 1) + context * prefix``, since a block of B drafted tokens is
         scored at B + 1 positions. A slope is None where the recording does not tell it: fewer than three distinct
@@ -79,17 +79,17 @@ class VerifierTime:
         return seconds
 
 
-def fit_verifier(verify_seconds: ArrayLike, block: ArrayLike, context: ArrayLike) -> VerifierTime:
+def fit_verifier(verify_seconds: ArrayLike, block: ArrayLike, context: ArrayLike, prompt: ArrayLike) -> VerifierTime:
     """Fit the verifier's time, robustly: to medians over rounds of like block and context, not to single rounds.
 
     Parameters
     ----------
-    verify_seconds, block, context : (N,)
-        Time, drafted tokens, and tokens before the block, of each round; at least one round.
+    verify_seconds, block, context, prompt : (N,)
+        Time, drafted tokens, tokens before the block, and prompt of each round; at least one round.
     """
     seconds = np.asarray(verify_seconds, dtype=float)
     lengths = {"block": np.asarray(block), "context": np.asarray(context)}
-    constant, constant_se = robust_median(seconds)
+    constant, constant_se = clustered_median(seconds, prompt)
     medians, counts, means = _medians(seconds, lengths)
     terms = [name for name in lengths if np.unique(means[name]).size >= MINIMUM_VALUES]
     flags = [f"{name}_not_spanned" for name in lengths if name not in terms]

@@ -76,15 +76,28 @@ def test_an_anchor_leaves_the_divergence_and_shows_its_shift():
     assert calibration.rounds == alone.rounds
     assert calibration.tokens_per_request == alone.tokens_per_request
     assert (calibration.anchor_rule, calibration.anchor_divergence) == ("linear:1", (pytest.approx(1.7 / 3),))
-    assert any("d_K shifts" in text and "0.450 -> 0.567 (effort 1)" in text for text in calibration.warnings)
     assert (alone.anchor_rule, alone.anchor_divergence) == (None, None)
     assert not any("d_K shifts" in text for text in alone.warnings)
 
 
-def test_an_anchor_of_like_texts_gives_no_warning():
-    anchor = two_prompts(rule=["linear:1"] * 3, divergence=np.full((3, 3), 0.44))
+@pytest.mark.parametrize(
+    ("shifts", "warned"),
+    [
+        ([0.1, 0.12, 0.08, 0.1, 0.11, 0.09], True),
+        ([-0.1, -0.12, -0.08, -0.1, -0.11, -0.09], True),
+        ([0.02, 0.03, 0.02, 0.02, 0.03, 0.02], False),  # told apart, but less than a tenth
+        ([0.3, -0.1, 0.3, -0.1, 0.3, -0.1], False),  # as large on average, by chance
+    ],
+)
+def test_a_shift_that_is_large_and_no_chance_is_worth_a_warning(shifts, warned):
+    """Prompts differ among each other by more than either recording does: they are paired."""
+    levels = np.array([0.3, 0.5, 0.4, 0.6, 0.45, 0.75])[:, None]
+    lossless = make_rounds(6, 1, divergence=levels)
+    anchor = make_rounds(6, 1, rule=["linear:1"] * 6, divergence=levels + np.array(shifts)[:, None])
+    warnings = calibrated(Rounds.concatenate([lossless, anchor]), block_size=1).warnings
+    (found,) = [text for text in warnings if "d_K shifts" in text] or [""]
 
-    assert not any("d_K shifts" in text for text in calibrated(Rounds.concatenate([two_prompts(), anchor])).warnings)
+    assert (f"0.500 -> {0.5 + np.mean(shifts):.3f} (effort 1)" in found) == warned
 
 
 def test_O72_O73_one_prompt_has_no_standard_error():

@@ -18,10 +18,15 @@ def grid(blocks, contexts, repeats=5):
     return np.repeat(block, repeats), np.repeat(context, repeats)
 
 
+def fitted(seconds, block, context):
+    """Each round of its own prompt."""
+    return fit_verifier(seconds, block, context, np.arange(len(block)))
+
+
 @given(st.floats(1e-3, 1), st.floats(1e-4, 1e-1), st.floats(1e-5, 1e-3))
 def test_a_plane_is_found_again(base, slot, per_context):
     block, context = grid([0, 4, 8, 16], [10, 100, 400])
-    fit = fit_verifier(base + slot * (block + 1) + per_context * context, block, context)
+    fit = fitted(base + slot * (block + 1) + per_context * context, block, context)
 
     assert fit.verify_slot_seconds == pytest.approx(slot, rel=FIT_TOLERANCE * 1000)
     assert fit.verify_context_seconds == pytest.approx(per_context, rel=FIT_TOLERANCE * 1000)
@@ -33,7 +38,7 @@ def test_a_plane_is_found_again(base, slot, per_context):
 def test_errors_and_fit_quality_against_polyfit():
     block, context = grid([1, 3, 7, 15], [50], repeats=1000)
     seconds = 0.02 + 0.001 * (block + 1) + np.random.default_rng(0).normal(0, 1e-3, block.size)
-    fit = fit_verifier(seconds, block, context)
+    fit = fitted(seconds, block, context)
     medians = [np.median(seconds[block == each]) for each in (1, 3, 7, 15)]
     (slope, base), covariance = np.polyfit([2, 4, 8, 16], medians, 1, cov=True)
 
@@ -45,8 +50,8 @@ def test_errors_and_fit_quality_against_polyfit():
 
 
 def test_O41_the_block_that_is_verified_must_have_been_timed():
-    one = fit_verifier([0.020] * 5, [0] * 5, [10] * 5)
-    whole = fit_verifier([0.026] * 5, [15] * 5, [10] * 5)
+    one = fitted([0.020] * 5, [0] * 5, [10] * 5)
+    whole = fitted([0.026] * 5, [15] * 5, [10] * 5)
     tokens = tokens_per_round(np.array(0.8), 15)
 
     assert tokens_per_second(tokens, 0.010 + whole.verify_seconds_at(15, 10)) == pytest.approx(134.979514, abs=1e-6)
@@ -59,7 +64,7 @@ def test_O41_the_block_that_is_verified_must_have_been_timed():
 
 def test_O41_with_three_lengths_the_slope_is_known():
     block, context = grid([0, 7, 15], [10, 20])
-    fit = fit_verifier(0.0196 + 0.0004 * (block + 1), block, context)
+    fit = fitted(0.0196 + 0.0004 * (block + 1), block, context)
 
     assert fit.verify_seconds_at(15, 10) == pytest.approx(0.026)
     assert fit.verify_seconds_at(0, 10) == pytest.approx(0.020)
@@ -68,9 +73,9 @@ def test_O41_with_three_lengths_the_slope_is_known():
 def test_O39_one_pause_does_not_move_the_plane():
     block, context = grid([0, 4, 8, 16], [10, 100, 400])
     seconds = 0.02 + 0.001 * (block + 1) + 1e-5 * context
-    clean = fit_verifier(seconds, block, context)
+    clean = fitted(seconds, block, context)
     seconds[3] = 20.0
-    paused = fit_verifier(seconds, block, context)
+    paused = fitted(seconds, block, context)
 
     assert paused.verify_slot_seconds == pytest.approx(clean.verify_slot_seconds)
     assert paused.verify_context_seconds == pytest.approx(clean.verify_context_seconds)
@@ -78,7 +83,7 @@ def test_O39_one_pause_does_not_move_the_plane():
 
 def test_lengths_that_were_not_spanned_have_no_slope():
     block, context = grid([4, 8], [10, 100])
-    fit = fit_verifier(0.02 + 0.001 * block, block, context)
+    fit = fitted(0.02 + 0.001 * block, block, context)
 
     assert fit.verify_flags == ("block_not_spanned", "context_not_spanned")
     assert (fit.verify_slot_seconds, fit.verify_context_seconds, fit.verify_r_squared) == (None, None, None)
@@ -88,7 +93,7 @@ def test_lengths_that_were_not_spanned_have_no_slope():
 
 def test_constant_times_have_no_slope():
     block, context = grid([0, 4, 8, 16], [10, 100, 400])
-    fit = fit_verifier(np.full(block.size, 0.02), block, context)
+    fit = fitted(np.full(block.size, 0.02), block, context)
 
     assert sorted(fit.verify_flags) == ["block_not_significant", "context_not_significant"]
     assert fit.verify_seconds_at(4, 50) == 0.02
@@ -101,7 +106,7 @@ def test_noise_alone_seldom_gives_a_slope():
     """
     block, context = grid([0, 4, 8, 12, 16], [10], repeats=9)
     rng = np.random.default_rng(1)
-    fits = [fit_verifier(0.02 + rng.normal(0, 1e-3, block.size), block, context) for _ in range(100)]
+    fits = [fitted(0.02 + rng.normal(0, 1e-3, block.size), block, context) for _ in range(100)]
     alarms = sum("block_not_significant" not in fit.verify_flags for fit in fits)
 
     assert alarms <= 14
@@ -109,7 +114,7 @@ def test_noise_alone_seldom_gives_a_slope():
 
 def test_a_time_that_falls_with_length_is_flagged_and_not_fitted():
     block, context = grid([0, 4, 8, 16], [10, 100, 400])
-    fit = fit_verifier(0.02 - 0.0001 * block + 1e-5 * context, block, context)
+    fit = fitted(0.02 - 0.0001 * block + 1e-5 * context, block, context)
 
     assert fit.verify_flags == ("block_negative",)
     assert fit.verify_slot_seconds is None
@@ -118,7 +123,7 @@ def test_a_time_that_falls_with_length_is_flagged_and_not_fitted():
 
 def test_a_base_that_would_be_negative_is_fixed_at_zero():
     block, context = grid([0, 4, 8, 16], [10])
-    fit = fit_verifier(0.001 * (block + 1) ** 2, block, context)
+    fit = fitted(0.001 * (block + 1) ** 2, block, context)
 
     assert fit.verify_base_seconds == 0
     assert fit.verify_base_seconds_se is None
@@ -127,7 +132,7 @@ def test_a_base_that_would_be_negative_is_fixed_at_zero():
 
 def test_block_and_context_that_move_together_are_not_told_apart():
     block = np.repeat([16, 12, 8, 4], 5)
-    fit = fit_verifier(0.02 + 0.001 * block, block, 100 - block)
+    fit = fitted(0.02 + 0.001 * block, block, 100 - block)
 
     assert fit.verify_flags == ("context_not_told_apart",)
     assert fit.verify_slot_seconds == pytest.approx(0.001)
@@ -136,12 +141,12 @@ def test_block_and_context_that_move_together_are_not_told_apart():
 def test_many_lengths_are_gathered_into_quantiles():
     """A canvas that shrinks with the text: 300 lengths, each seen once."""
     block = np.arange(300)
-    fit = fit_verifier(0.02 + 0.001 * (block + 1), block, np.full(300, 10))
+    fit = fitted(0.02 + 0.001 * (block + 1), block, np.full(300, 10))
 
     assert fit.verify_slot_seconds == pytest.approx(0.001, rel=1e-3)
 
 
 def test_one_round_has_no_error():
-    fit = fit_verifier([0.02], [4], [10])
+    fit = fitted([0.02], [4], [10])
 
     assert (fit.verify_seconds, fit.verify_seconds_se, fit.verify_base_seconds_se) == (0.02, None, None)
