@@ -66,11 +66,16 @@ def precision(prediction: Prediction) -> str:
 
 def recommendation(choice: Recommendation) -> str:
     """The recommended setting in words."""
-    return f"\nRecommended: K = {choice.effort}, {choice.rule}. {choice.reason}"
+    request = ""
+    if not math.isnan(choice.seconds_per_request):
+        request = f"\nA request takes {choice.seconds_per_request:.3f} s of decoding"
+        total = _number(choice.completion_seconds, 3)
+        request += "." if total == "-" else f", {total} s with the forward of its prompt."
+    return f"\nRecommended: K = {choice.effort}, {choice.rule}. {choice.reason}.{request}"
 
 
-def measurements(result: Measurements) -> str:
-    """What was measured in every cell; effort 0 is the verifier alone."""
+def measurements(result: Measurements, prefill_seconds: float) -> str:
+    """What was measured in every cell; effort 0 is the verifier alone. Prefill is told apart, NaN: not measured."""
     rows = [
         (
             f"{result.effort[i]}",
@@ -85,7 +90,8 @@ def measurements(result: Measurements) -> str:
         for i in range(len(result.effort))
     ]
     header = ("K", "rule", "acceptance", "agreement", "tokens/round", "tokens/s", "s/request", "accuracy")
-    return "\n".join(["Measured:", table(header, rows)])
+    prefill = f"s/request counts the rounds; the forward of a prompt adds {_number(prefill_seconds, 3)} s."
+    return "\n".join(["Measured:", table(header, rows), prefill])
 
 
 def measured_frontier(result: Measurements, fit: LatencyFit) -> str:

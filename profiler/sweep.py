@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import tyro
 
 from profiler import summary
@@ -97,7 +98,7 @@ def main(argv: list[str] | None = None) -> None:
     requests = read_requests(run.records)
     measurements = measure(rounds, requests)
     measurements.write(run.path / "measurements.parquet")
-    print(summary.measurements(measurements))
+    print(summary.measurements(measurements, float(np.nanmedian(rounds.prefill_seconds))))
     calibrated = settings.calibration or find_calibration(run)
     if calibrated is None:
         print("no calibration of this pair and device to compare with; record one with python -m profiler.calibrate")

@@ -60,7 +60,7 @@ def familiar_tokens(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:
 
 
 def blend(lossless: Draws, lenient: Draws, *, familiar: Draws, familiar_anchor: Draws) -> Draws:
-    """Mix the means of two recordings, replayed under one rule, ``(R, 5) -> (R, 5)``.
+    """Mix the means of two recordings, replayed under one rule, ``(R, C) -> (R, C)``.
 
     With Φ the familiar share of the text under the rule, and Φ_a that under the lenient recording's own rule, the share
     ``w = (1 - Φ) / (1 - Φ_a)`` of the text is like that of the lenient recording: 0 for the lossless rule, 1 for the
@@ -70,8 +70,8 @@ def blend(lossless: Draws, lenient: Draws, *, familiar: Draws, familiar_anchor: 
     Parameters
     ----------
     lossless, lenient
-        Reached slots, accepted ones, deviation spent and tokens appended, each a mean over the rounds of the recording
-        under the rule, and tokens per request.
+        Reached slots, accepted ones, deviation spent, tokens appended and whatever else counts rounds, each a mean over
+        the rounds of the recording under the rule; last, tokens per request.
     familiar, familiar_anchor : (R,)
         Φ and Φ_a.
     """
@@ -80,5 +80,5 @@ def blend(lossless: Draws, lenient: Draws, *, familiar: Draws, familiar_anchor: 
     text = np.clip(text, 0, 1)[:, None]
     lenient_starts, lossless_starts = text / lenient[:, 3:4], (1 - text) / lossless[:, 3:4]
     starts = lenient_starts / (lenient_starts + lossless_starts)
-    share = np.concatenate([np.repeat(starts, 4, axis=1), text], axis=1)
+    share = np.concatenate([np.repeat(starts, lossless.shape[1] - 1, axis=1), text], axis=1)
     return np.asarray((1 - share) * lossless + share * lenient)

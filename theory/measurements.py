@@ -26,7 +26,8 @@ class Requests(Table):
     prompt, effort, rule, replica
         As in `Rounds`.
     tokens, seconds
-        Tokens generated, and wall-clock time to completion; NaN: not measured.
+        Tokens generated, and wall-clock time of the rounds; NaN: not measured. The prompt's own forward is not in it
+        (`Rounds.prefill_seconds`).
     correct
         1 or 0 by the task's scoring; NaN: not scored.
     ended
@@ -80,7 +81,7 @@ class Measurements(Table):
     acceptance_rate, agreement
         Accepted / reached slots, and 1 - deviation of the emitted law from the verifier's at reached slots.
     tokens_per_round, tokens_per_second, seconds_per_request
-        Totals over totals, so that long texts count by their length.
+        Totals over totals, so that long texts count by their length; prefill is in neither time.
     scored, accuracy, accuracy_se, accuracy_low, accuracy_high
         Scored prompts, share of correct ones with its binomial standard error, and Wilson's 95 % interval.
     """

@@ -32,11 +32,13 @@ class Recommendation(Choice):
     """The best configuration within the limits, the best of any other effort (None if there is none), and why.
 
     ``uncertainty_penalty`` is the throughput that certainty could gain: the fastest configuration whose estimates keep
-    the limits over the estimate of this one, minus 1. Record more prompts to lower it.
+    the limits over the estimate of this one, minus 1. Record more prompts to lower it. ``completion_seconds`` adds the
+    prompt's own forward to the seconds of a request (NaN: not measured).
     """
 
     runner_up: Choice | None
     uncertainty_penalty: float
+    completion_seconds: float
     reason: str
 
 
@@ -58,11 +60,12 @@ def recommend(
     Parameters
     ----------
     prediction
-        What can be chosen: nothing is interpolated between its cells or extrapolated beyond them.
+        What can be chosen: nothing is interpolated between its cells, and rules that lead to stranger texts than an
+        anchor's are left out. Without an anchor, the reason says so of a lenient rule.
     minimum_agreement
         Floor on 1 - TV(p, emitted law), in [0, 1]; 1 asks for lossless text.
     maximum_seconds
-        Ceiling on seconds per request.
+        Ceiling on seconds per request, the prompt's own forward included where it was measured.
     minimum_accuracy
         Floor on task accuracy, in [0, 1]. It is not predicted: cells that ``measurements`` did not score are left out.
     measurements
@@ -75,9 +78,10 @@ def recommend(
     ------
     ValueError
         A limit is not a possible value or out of reach (the message has the best available), throughput was not
-        predicted, or accuracy is asked for without measurements.
+        predicted, all rules lie beyond the anchor, or accuracy is asked for without measurements.
     """
-    require_usable(prediction, caution, minimum_agreement=minimum_agreement, minimum_accuracy=minimum_accuracy)
+    everything = prediction
+    prediction = usable(prediction, caution, minimum_agreement=minimum_agreement, minimum_accuracy=minimum_accuracy)
     if minimum_accuracy is not None and measurements is None:
         msg = f"`measurements` must be given with `minimum_accuracy` {minimum_accuracy}, got None; accuracy is "
         raise ValueError(msg + "measured (python -m profiler.sweep), not predicted")
@@ -92,15 +96,17 @@ def recommend(
     allowed, hoped_for = _within(values, asked), _within(estimates, asked)
     if not allowed.any():
         raise ValueError(_out_of_reach(prediction, values, asked))
-    best = _best(prediction, allowed, caution)
-    others = allowed & (prediction.effort != best.effort)
-    runner_up = _best(prediction, others, caution) if others.any() else None
+    row = _best(prediction, allowed, caution)
+    best, others = choice(prediction, row), allowed & (prediction.effort != prediction.effort[row])
+    runner_up = choice(prediction, _best(prediction, others, caution)) if others.any() else None
     penalty = float(prediction.tokens_per_second[hoped_for | allowed].max()) / best.tokens_per_second - 1
     return Recommendation(
         **vars(best),
         runner_up=runner_up,
         uncertainty_penalty=penalty,
-        reason=_reason(best, runner_up, prediction.tokens_per_second[allowed], asked, penalty),
+        completion_seconds=float(prediction.completion_seconds[row]),
+        reason=_reason(best, runner_up, prediction.tokens_per_second[allowed], asked, penalty)
+        + _beyond(bool(prediction.extrapolated[row]), len(everything) - len(prediction)),
     )
 
 
@@ -109,7 +115,7 @@ class Ends:
     """What a limit may speak of, of M cells, moved towards the worse end of its interval."""
 
     agreement: NDArray[np.float64]
-    seconds_per_request: NDArray[np.float64]
+    completion_seconds: NDArray[np.float64]
 
 
 def worse_ends(prediction: Prediction, caution: float) -> Ends:
@@ -121,18 +127,31 @@ def worse_ends(prediction: Prediction, caution: float) -> Ends:
 
     return Ends(
         agreement=end("agreement", "low"),
-        seconds_per_request=end("seconds_per_request", "high"),
+        completion_seconds=end("seconds_per_request", "high") + np.nan_to_num(prediction.prefill_seconds),
     )
 
 
-def require_usable(prediction: Prediction, caution: float, **floors: float | None) -> None:
-    """Raise ValueError for a floor or a caution outside [0, 1], or a prediction without throughput."""
+def usable(prediction: Prediction, caution: float, **floors: float | None) -> Prediction:
+    """Return the cells that may be recommended: none that leads to stranger texts than its anchor.
+
+    Raises
+    ------
+    ValueError
+        A floor or a caution lies outside [0, 1], throughput was not predicted, or no cell is left.
+    """
     for name, value in {**floors, "caution": caution}.items():
         if value is not None and not 0 <= value <= 1:
             remedy = {"minimum_agreement": "1 asks for lossless text", "caution": "0 takes estimates as they are"}
             raise ValueError(f"`{name}` must lie in [0, 1], got {value}; {remedy.get(name, 'it is a share')}")
     if np.isnan(prediction.tokens_per_second).any():
         raise ValueError("`prediction` must have throughput, got NaN: latency was not measured; calibrate with timing")
+    if prediction.model != "anchored":
+        return prediction
+    within = np.flatnonzero(~prediction.extrapolated)
+    if not within.size:
+        msg = "`prediction` must have a rule within the anchor, got none; "
+        raise ValueError(msg + "record one with --anchor-leniency 1, or predict milder rules")
+    return prediction.select(within)
 
 
 def choice(prediction: Prediction, row: int) -> Choice:
@@ -146,12 +165,12 @@ def choice(prediction: Prediction, row: int) -> Choice:
     )
 
 
-def _best(prediction: Prediction, allowed: NDArray[np.bool_], caution: float) -> Choice:
-    """Of the allowed cells that no other beats and that are as fast as the fastest, the one of the best agreement."""
+def _best(prediction: Prediction, allowed: NDArray[np.bool_], caution: float) -> int:
+    """Of the allowed cells that no other beats and that are as fast as the fastest, the row of best agreement."""
     rows = np.flatnonzero(allowed)
     rows = rows[pareto_frontier(prediction.tokens_per_second[rows], prediction.agreement[rows]).index]
     rows = rows[_as_fast(prediction.select(rows), caution)]
-    return choice(prediction, rows[np.lexsort((prediction.effort[rows], -prediction.agreement[rows]))[0]])
+    return int(rows[np.lexsort((prediction.effort[rows], -prediction.agreement[rows]))[0]])
 
 
 def _as_fast(prediction: Prediction, caution: float) -> NDArray[np.bool_]:
@@ -179,7 +198,7 @@ def _limited(ends: Ends, accuracy: NDArray[np.float64]) -> dict[str, NDArray[np.
     """What each limit speaks of, turned so that more is better."""
     return {
         "minimum_agreement": ends.agreement,
-        "maximum_seconds": -ends.seconds_per_request,
+        "maximum_seconds": -ends.completion_seconds,
         "minimum_accuracy": accuracy,
     }
 
@@ -222,3 +241,10 @@ def _reason(
     if penalty >= VISIBLE_GAIN:
         reason += f"; certainty about the estimates would allow {penalty:.0%} more"
     return reason
+
+
+def _beyond(extrapolated: bool, left_out: int) -> str:
+    """A sentence on rules that lead to texts which were not recorded."""
+    if extrapolated:
+        return "; d_K may shift on the texts that it leads to, of which none was recorded (--anchor-leniency 1 does)"
+    return f"; left out: {left_out} beyond the anchor, whose texts were not recorded" if left_out else ""

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from theory import recorded, strict_json, universal
 from theory.acceptance import LinearAcceptance, Rule
 from theory.calibration import Calibration
-from theory.estimates import bootstrap_interval
 from theory.latency import tokens_per_second
+from theory.proposition1 import accepted_length_law
+from theory.round_times import resampled_round_seconds, round_seconds
 from theory.rounds import Rounds
 from theory.tables import StrPath, replacing
 
@@ -24,8 +25,9 @@ QUANTITIES = ("acceptance_rate", "agreement", "tokens_per_round", "tokens_per_se
 class Prediction:
     """M cells, efforts x rules, each quantity with its 95 % interval over prompts.
 
-    The times of a round count as known. NaN stands for what the calibration cannot tell: throughput without timing,
-    intervals from one prompt, seconds per request without a finished text.
+    Times are resampled with the prompts, but for the model iid, for which they count as known. NaN stands for what the
+    calibration cannot tell: throughput without timing, intervals from one prompt, seconds per request without a
+    finished text.
 
     Attributes
     ----------
@@ -37,7 +39,14 @@ class Prediction:
         α, accepted / reached slots, and 1 - TV(p, emitted law) at reached slots: how close the text stays to the
         verifier.
     tokens_per_round, tokens_per_second, seconds_per_request : (M,)
-        Correction or bonus token included; over the time of a round; and that time by the rounds that a text takes.
+        Correction or bonus token included; over the time of a round; and that time by the rounds that a text takes,
+        without the prompt's own forward: see `completion_seconds`.
+    accepted_lengths : (M, B + 1)
+        Chance that 0..B drafted tokens of a round are accepted and stay in the text.
+    extrapolated : (M,)
+        Whether the rule leads to stranger texts than any that was recorded, see `theory.anchors`.
+    prefill_seconds
+        The prompt's own forward, once a request.
     prompts : (M,)
         Prompts behind each cell.
     draws : {name: (R, M)}
@@ -63,23 +72,33 @@ class Prediction:
     seconds_per_request: NDArray[np.float64]
     seconds_per_request_low: NDArray[np.float64]
     seconds_per_request_high: NDArray[np.float64]
+    accepted_lengths: NDArray[np.float64]
+    extrapolated: NDArray[np.bool_]
+    prefill_seconds: float
     prompts: NDArray[np.int64]
     draws: Mapping[str, NDArray[np.float64]]
 
     def __len__(self) -> int:
         return len(self.effort)
 
-    def select(self, rows: ArrayLike) -> Self:
+    def select(self, rows: NDArray[np.int64]) -> Self:
         """Return the prediction of these cells."""
-        columns = {name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        columns: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
         return replace(self, **columns, draws={name: values[:, rows] for name, values in self.draws.items()})
 
     def to_json(self, path: StrPath) -> None:
         """Write strict JSON, one list for each column; the resamples are left out."""
-        columns = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name not in ("model", "draws")}
-        document = {"model": self.model, **{name: values.tolist() for name, values in columns.items()}}
+        columns = {name: value.tolist() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        document = {"model": self.model, "prefill_seconds": self.prefill_seconds, **columns}
         with replacing(path) as partial:
             partial.write_text(strict_json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def completion_seconds(self) -> NDArray[np.float64]:
+        """Seconds per request from the prompt to the last token, (M,); NaN where prefill was not measured."""
+        return self.seconds_per_request + self.prefill_seconds
 
     @property
     def precision(self) -> NDArray[np.float64]:
@@ -145,34 +164,47 @@ def predict(
     if None in calibration.divergence:
         msg = "`calibration` must have d_K, got one of times alone (random weights); "
         raise ValueError(msg + "record the checkpoints, or pass known d_K to `predict_divergence` with its times")
-    seconds = _round_seconds(calibration, None if model == "iid" else rounds, overhead=overhead)
+    prefill = math.nan
+    if calibration.latency is not None and calibration.latency.prefill_seconds is not None:
+        prefill = calibration.latency.prefill_seconds
     if model == "iid":
         return _predict_iid(
             calibration.efforts,
             (calibration.divergence, calibration.divergence_low, calibration.divergence_high),
             rules,
             block_size=calibration.block_size,
-            round_seconds=seconds,
+            round_seconds=round_seconds(calibration, None, overhead=overhead),
+            prefill_seconds=prefill,
             length=math.nan if calibration.tokens_per_request is None else calibration.tokens_per_request,
             prompts=calibration.prompts,
         )
     if rounds is None:
         raise ValueError(f"`rounds` must be given for the model {model}, got None; pass Rounds.read(rounds.parquet)")
-    draws, prompts = recorded.estimate(
-        rounds.select(rounds.replica == 0),
+    first = rounds.select(rounds.replica == 0)
+    resampler = recorded.Resampler(first, resamples, np.random.default_rng(seed))
+    found = recorded.estimate(
+        first,
         rules,
+        resampler,
         model=model,
         efforts=calibration.efforts,
         block_size=calibration.block_size,
         token_limit=calibration.token_limit,
         cut=cut,
-        resamples=resamples,
-        rng=np.random.default_rng(seed),
     )
-    cost = np.repeat(seconds, len(rules))
+    seconds = resampled_round_seconds(calibration, first, resampler, overhead=overhead)
+    cost, draws = np.repeat(seconds, len(rules), axis=1), dict(found.draws)
     draws["tokens_per_second"] = tokens_per_second(draws["tokens_per_round"], cost)
     draws["seconds_per_request"] = draws.pop("rounds_per_request") * cost
-    return _with_intervals(model, calibration.efforts, rules, draws, prompts)
+    return Prediction(
+        model=model,
+        **_cells(calibration.efforts, rules, found.prompts),
+        **recorded.with_intervals(draws, min(found.prompts)),
+        accepted_lengths=found.accepted_lengths,
+        extrapolated=found.extrapolated,
+        prefill_seconds=prefill,
+        draws={name: values[1:] for name, values in draws.items()},
+    )
 
 
 def predict_divergence(
@@ -212,6 +244,7 @@ def predict_divergence(
         rules,
         block_size=block_size,
         round_seconds=np.array(seconds),
+        prefill_seconds=math.nan,
         length=math.nan,
         prompts=(0,) * len(divergence),
     )
@@ -224,6 +257,7 @@ def _predict_iid(
     *,
     block_size: int,
     round_seconds: NDArray[np.float64],
+    prefill_seconds: float,
     length: float,
     prompts: Sequence[int],
 ) -> Prediction:
@@ -239,25 +273,15 @@ def _predict_iid(
     low = {f"{name}_low": np.minimum(bounds[0][name], bounds[1][name]) for name in expected}
     high = {f"{name}_high": np.maximum(bounds[0][name], bounds[1][name]) for name in expected}
     columns: dict[str, Any] = {**expected, **low, **high}
-    return Prediction(model="iid", **_cells(efforts, rules, prompts), **columns, draws={})
-
-
-def _with_intervals(
-    model: Model,
-    efforts: Sequence[int],
-    rules: Sequence[Rule],
-    draws: Mapping[str, NDArray[np.float64]],
-    prompts: Sequence[int],
-) -> Prediction:
-    """A prediction from draws (R + 1, M) of each quantity, the estimate first."""
-    columns: dict[str, Any] = {}
-    for name, values in draws.items():
-        low, high = bootstrap_interval(values, min(prompts))
-        if name in ("acceptance_rate", "agreement"):
-            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-        columns |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
-    resampled = {name: values[1:] for name, values in draws.items()}
-    return Prediction(model=model, **_cells(efforts, rules, prompts), **columns, draws=resampled)
+    return Prediction(
+        model="iid",
+        **_cells(efforts, rules, prompts),
+        **columns,
+        accepted_lengths=accepted_length_law(expected["acceptance_rate"], block_size),
+        extrapolated=leniencies > 0,
+        prefill_seconds=prefill_seconds,
+        draws={},
+    )
 
 
 def _cells(efforts: Sequence[int], rules: Sequence[Rule], prompts: Sequence[int]) -> dict[str, Any]:
@@ -273,20 +297,3 @@ def _leniency(rule: Rule) -> float:
         msg = f"`rules` must be linear for the model iid, got {rule.label}; use replay"
         raise ValueError(msg)
     return rule.leniency
-
-
-def _round_seconds(calibration: Calibration, rounds: Rounds | None, *, overhead: bool) -> NDArray[np.float64]:
-    """Cost of a round at each effort, at the mean block and context of its rounds if given; NaN without timing."""
-    latency = calibration.latency
-    if latency is None:
-        if overhead:
-            raise ValueError("`overhead` must be False where it was not measured; record with timing")
-        return np.full(len(calibration.efforts), math.nan)
-    sloped = latency.verify_slot_seconds is not None or latency.verify_context_seconds is not None
-    lengths: dict[int, dict[str, float]] = {effort: {} for effort in calibration.efforts}
-    if rounds is not None and sloped:
-        for effort in calibration.efforts:
-            rows = (rounds.effort == effort) & (rounds.replica == 0)
-            block, context = rounds.drafted[rows].mean(), rounds.prefix_length[rows].mean()
-            lengths[effort] = {"block": float(block), "context": float(context)}
-    return np.array([latency.round_seconds(effort, **lengths[effort], overhead=overhead) for effort in lengths])

@@ -1,14 +1,15 @@
 """Recorded predictions: acceptance, agreement and tokens per round from the rounds, for resampled prompts."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from theory.acceptance import LOSSLESS, LinearAcceptance, Rule, parse_rule
 from theory.anchors import blend, familiar_tokens
-from theory.estimates import bootstrap_weights
+from theory.estimates import bootstrap_interval, bootstrap_weights
 from theory.latency import rounds_per_request
 from theory.replay import deviation, replay, tests_ratio
 from theory.rounds import Rounds
@@ -31,28 +32,46 @@ class Resampler:
         return np.asarray(np.tensordot(self.weights, totals, axes=1))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """What a recording says about M cells, efforts x rules.
+
+    Attributes
+    ----------
+    draws : {name: (R + 1, M)}
+        The quantities `NAMES`, estimates in row 0; the same prompts are drawn in all cells of a row.
+    accepted_lengths : (M, B + 1)
+        Law of the accepted tokens of a round that stay in the text.
+    extrapolated : (M,)
+        Whether the rule leads to stranger texts than any that was recorded.
+    prompts
+        Behind each effort.
+    """
+
+    draws: dict[str, Draws]
+    accepted_lengths: NDArray[np.float64]
+    extrapolated: NDArray[np.bool_]
+    prompts: list[int]
+
+
 def estimate(
     rounds: Rounds,
     rules: Sequence[Rule],
+    resampler: Resampler,
     *,
     model: Literal["position", "replay", "anchored"],
     efforts: Sequence[int],
     block_size: int,
     token_limit: int | None,
     cut: bool,
-    resamples: int,
-    rng: np.random.Generator,
-) -> tuple[dict[str, Draws], list[int]]:
-    """Return draws ``(R + 1, efforts x rules)`` of the quantities `NAMES`, the estimate in row 0, and the prompts.
-
-    The models are those of `theory.prediction.predict`. The same prompts are drawn in all cells of a row.
-    """
-    resampler = Resampler(rounds, resamples, rng)
+) -> Estimate:
+    """Estimate every effort and rule by one of the models of `theory.prediction.predict`."""
     recordings = [LOSSLESS.label, anchor_rule(rounds).label] if model == "anchored" else [LOSSLESS.label]
     tables = [rounds.select(rounds.rule == label) for label in recordings]
     lengths = [_tokens_per_request(resampler, table) for table in tables]
     texts = _finished_lengths(tables[0])
-    draws, prompts = [], []
+    anchor = parse_rule(recordings[-1])
+    draws, laws, extrapolated, prompts = [], [], [], []
     for effort in efforts:
         cells = [table.select(table.effort == effort) for table in tables]
         missing = [label for label, cell in zip(recordings, cells, strict=True) if not len(cell)]
@@ -66,15 +85,35 @@ def estimate(
                 for cell, length in zip(cells, lengths, strict=True)
             ]
 
+        recorded = _familiar(resampler, cells[0], anchor)
         for rule in rules:
+            familiar = _familiar(resampler, cells[0], rule)
+            extrapolated.append(bool(familiar[0] < recorded[0]))
             if model == "position":
-                draws.append(_by_position(resampler, cells[0], rule, block_size, texts))
+                quantities, law = _by_position(resampler, cells[0], rule, block_size, texts)
             elif model == "replay":
-                draws.append(_quantities(means(rule)[0]))
+                quantities, law = _quantities(means(rule)[0])
             else:
-                familiar, anchor = (_familiar(resampler, cells[0], each) for each in (rule, parse_rule(recordings[1])))
-                draws.append(_quantities(blend(*means(rule), familiar=familiar, familiar_anchor=anchor)))
-    return dict(zip(NAMES, np.stack(draws, axis=1).transpose(2, 0, 1), strict=True)), prompts
+                quantities, law = _quantities(blend(*means(rule), familiar=familiar, familiar_anchor=recorded))
+            draws.append(quantities)
+            laws.append(np.pad(law, (0, block_size + 1 - law.size)))
+    return Estimate(
+        draws=dict(zip(NAMES, np.stack(draws, axis=1).transpose(2, 0, 1), strict=True)),
+        accepted_lengths=np.array(laws),
+        extrapolated=np.array(extrapolated),
+        prompts=prompts,
+    )
+
+
+def with_intervals(draws: Mapping[str, NDArray[np.float64]], prompts: int) -> dict[str, Any]:
+    """Return each quantity and both ends of its 95 % interval, from draws with the estimate in row 0."""
+    columns: dict[str, Any] = {}
+    for name, values in draws.items():
+        low, high = bootstrap_interval(values, prompts)
+        if name in ("acceptance_rate", "agreement"):
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+        columns |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
+    return columns
 
 
 def anchor_rule(rounds: Rounds) -> Rule:
@@ -87,10 +126,10 @@ def anchor_rule(rounds: Rounds) -> Rule:
 
 
 def _means(resampler: Resampler, cell: Rounds, rule: Rule, token_limit: int | None, cut: bool) -> Draws:
-    """Reached slots, accepted ones, deviation spent and tokens appended, each a round, (R + 1, 4)."""
+    """Reached slots, accepted ones, deviation spent, tokens appended, and chance of 0..B accepted, (R + 1, 5 + B)."""
     result = replay(cell, rule, token_limit=token_limit, cut=cut)
-    columns = [result.reached, result.accepted, result.spent, result.emitted, np.ones(len(cell))]
-    sums = resampler.sums(cell.prompt, np.stack(columns, axis=1))
+    columns = [result.reached, result.accepted, result.spent, result.emitted, result.accepted_lengths]
+    sums = resampler.sums(cell.prompt, np.column_stack([*columns, np.ones(len(cell))]))
     return _quotient(sums[:, :-1], sums[:, -1:])
 
 
@@ -101,14 +140,18 @@ def _familiar(resampler: Resampler, lossless: Rounds, rule: Rule) -> Draws:
     return _quotient(sums[:, 0], sums[:, 1])
 
 
-def _quantities(means: Draws) -> Draws:
-    reached, accepted, spent, emitted, length = means.T
+def _quantities(means: Draws) -> tuple[Draws, NDArray[np.float64]]:
+    """The quantities, (R + 1, 4), and the law of the accepted length, (B + 1,)."""
+    (reached, accepted, spent, emitted), length = means.T[:4], means[:, -1]
     rounds = length / emitted  # the last one of a request, cut, is among those that the mean is taken over
-    return np.stack([_quotient(accepted, reached), 1 - _quotient(spent, reached), emitted, rounds], axis=1)
+    values = [_quotient(accepted, reached), 1 - _quotient(spent, reached), emitted, rounds]
+    return np.stack(values, axis=1), means[0, 4:-1]
 
 
-def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int, texts: NDArray[np.int64]) -> Draws:
-    """The quantities with one independent rate for each slot of whole blocks, (R + 1, 4).
+def _by_position(
+    resampler: Resampler, cell: Rounds, rule: Rule, block_size: int, texts: NDArray[np.int64]
+) -> tuple[Draws, NDArray[np.float64]]:
+    """The same two with one independent rate for each slot of whole blocks.
 
     A slot that no round of a resample reached takes the rate of all slots together. Rounds per request are those that
     texts of the recorded lengths take, the last one cut.
@@ -127,10 +170,11 @@ def _by_position(resampler: Resampler, cell: Rounds, rule: Rule, block_size: int
     survival = np.cumprod(rate, axis=1)
     arrival = np.concatenate([np.ones((len(rate), 1)), survival[:, :-1]], axis=1)
     tested = arrival.sum(axis=1)
-    law = arrival - survival, survival[:, -1:]
-    rounds = rounds_per_request(np.concatenate(law, axis=1), texts) if texts.size else np.full(len(rate), np.nan)
+    law = np.concatenate([arrival - survival, survival[:, -1:]], axis=1)
+    rounds = rounds_per_request(law, texts) if texts.size else np.full(len(rate), np.nan)
     agreement = 1 - (arrival * cost).sum(axis=1) / tested
-    return np.stack([survival.sum(axis=1) / tested, agreement, 1 + survival.sum(axis=1), rounds], axis=1)
+    values = [survival.sum(axis=1) / tested, agreement, 1 + survival.sum(axis=1), rounds]
+    return np.stack(values, axis=1), law[0]
 
 
 def _finished_lengths(rounds: Rounds) -> NDArray[np.int64]:

@@ -25,6 +25,8 @@ class Replay:
         slots.
     emitted : (N,)
         Expected tokens appended: with the correction or bonus token, without what follows a stop token or the limit.
+    accepted_lengths : (N, B + 1)
+        Law of the accepted tokens n = 0..B that stay in the text: none that follows a stop token or the limit.
     """
 
     survival: NDArray[np.float64]
@@ -33,11 +35,7 @@ class Replay:
     divergence: NDArray[np.float64]
     spent: NDArray[np.float64]
     emitted: NDArray[np.float64]
-
-    def accepted_lengths(self) -> NDArray[np.float64]:
-        """Return the distribution of the accepted length over n = 0..B in these rounds, (B + 1,)."""
-        at_least = np.append(self.survival.mean(axis=0), 0.0)
-        return np.asarray(at_least[:-1] - at_least[1:])
+    accepted_lengths: NDArray[np.float64]
 
 
 def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: bool = True) -> Replay:
@@ -69,8 +67,13 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
     survival = np.concatenate([np.ones((len(rounds), 1)), np.cumprod(probability, axis=1)], axis=1)
     last = np.where(rounds.eos_slot < 0, rounds.drafted, rounds.eos_slot) if cut else rounds.drafted
     tested = rounds.before_stop if cut else rounds.proposed
-    most = last if token_limit is None or not cut else np.minimum(last, _room(rounds, token_limit) - 1)
+    kept, most = tested, last
+    if cut and token_limit is not None:
+        room = _room(rounds, token_limit)
+        kept, most = tested & (rounds.slot < room[:, None]), np.minimum(last, room - 1)
     appended = rounds.slot < most[:, None]
+    at_least = np.pad(np.where(kept, survival[:, 1:], 0), ((0, 0), (1, 1)))
+    at_least[:, 0] = 1
     return Replay(
         survival=survival,
         reached=np.where(tested, survival[:, :-1], 0).sum(axis=1),
@@ -78,6 +81,7 @@ def replay(rounds: Rounds, rule: Rule, *, token_limit: int | None = None, cut: b
         divergence=np.where(tested, survival[:, :-1] * rounds.divergence, 0).sum(axis=1),
         spent=np.where(tested, survival[:, :-1] * deviation(rounds, rule), 0).sum(axis=1),
         emitted=1 + np.where(appended, survival[:, 1:], 0).sum(axis=1),
+        accepted_lengths=-np.diff(at_least, axis=1),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from theory.planner import Choice, Ends, choice, require_usable, worse_ends
+from theory.planner import Choice, Ends, choice, usable, worse_ends
 from theory.prediction import Prediction
 
 NEGLIGIBLE_SHARE = 1e-9
@@ -77,8 +77,10 @@ def route(
     """
     if not predictions:
         raise ValueError("`predictions` must hold at least one class, got none; calibrate with prompts of each class")
-    for prediction in predictions.values():
-        require_usable(prediction, caution, minimum_agreement=minimum_agreement)
+    predictions = {
+        name: usable(prediction, caution, minimum_agreement=minimum_agreement)
+        for name, prediction in predictions.items()
+    }
     shares = _normalised(predictions, weights)
     worse = {name: worse_ends(prediction, caution) for name, prediction in predictions.items()}
     names = np.concatenate([[name] * len(prediction) for name, prediction in predictions.items()])

@@ -54,6 +54,7 @@ def _choice_tables(prediction: Prediction, choices: Mapping[float, Recommendatio
                 number(choice.agreement, 3),
                 number(choice.tokens_per_second),
                 number(choice.seconds_per_request, 3),
+                number(choice.completion_seconds, 3),
                 percent(choice.uncertainty_penalty),
                 words(UNKNOWN if other is None else f"K = {other.effort}, {other.rule}"),
                 number(None if other is None else other.tokens_per_second),
@@ -67,7 +68,7 @@ def _choice_tables(prediction: Prediction, choices: Mapping[float, Recommendatio
             [number(each, 2), words(" and ".join(parts)), number(mixture.tokens_per_second), percent(mixture.gain)]
         )
     names = (
-        "agreement at least", "setting<", "agreement", "tokens/s", "s/request", "uncertainty costs",
+        "agreement at least", "setting<", "agreement", "tokens/s", "s/request", "with prefill", "uncertainty costs",
         "best at another effort<", "tokens/s",
     )  # fmt: skip
     return [

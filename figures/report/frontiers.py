@@ -42,8 +42,8 @@ def predicted(prediction: Prediction, measured: Measurements | None) -> Section 
     return Section(
         title="Predicted frontier",
         paragraphs=[
-            f"Predicted by {MODELS[prediction.model]}. “On the frontier” is the share of resampled prompts in which no "
-            "other setting beats this one.",
+            f"Predicted by {MODELS[prediction.model]}. “On the frontier” is the share of resampled prompts, tokens and "
+            "times together, in which no other setting beats this one.",
             *_gain(speed, agreement, prediction.effort, float(agreement.min()), "agreement"),
         ],
         figures=[drawing(predicted_frontier.draw(prediction, measured), shown)],
@@ -80,7 +80,7 @@ def in_accuracy(measured: Measurements | None) -> Section | None:
             _owners(front, "accuracy"),
             table(
                 "Settings that no other beats",
-                ("K", "rule<", "accuracy", "95 % interval", "tokens/s", "s/request"),
+                ("K", "rule<", "accuracy", "95 % interval", "tokens/s", "s/request without prefill"),
                 rows,
             ),
         ],

@@ -71,12 +71,13 @@ def test_measurements_show_the_verifier_alone_and_dashes_for_what_was_not_measur
     fast = make_requests(3, prompt=prompts)
     alone = make_requests(3, prompt=prompts, effort=np.zeros(3, int), correct=np.full(3, np.nan))
     requests = type(fast).concatenate([alone, fast])
-    first, second = summary.measurements(measure(rounds, requests)).splitlines()[2:]
+    first, second, prefill = summary.measurements(measure(rounds, requests), 0.0126).splitlines()[2:]
 
     assert first.split()[:4] == ["0", "verifier", "alone", "-"]
     assert first.endswith("- [-, -]")
     assert second.split()[:2] == ["1", "linear:0"]
     assert "1.000 [0.439, 1.000]" in second
+    assert prefill == "s/request counts the rounds; the forward of a prompt adds 0.013 s."
 
 
 @pytest.mark.parametrize("names", [["b.json", "a.parquet"]])

@@ -127,6 +127,33 @@ def test_what_is_recommended_is_on_the_frontier_of_what_keeps_the_limit(cells):
     assert not beaten.any()
 
 
+def test_rules_beyond_the_anchor_are_left_out():
+    grid = predict(paper_calibration(), linear(0, 0.5, 1))
+    anchored = replace(grid, model="anchored", extrapolated=np.tile([False, False, True], 4))
+    best = recommend(anchored, minimum_agreement=0.1)
+
+    assert best.rule == "linear:0.5"
+    assert best.reason.endswith("left out: 4 beyond the anchor, whose texts were not recorded")
+    with pytest.raises(ValueError, match="`prediction` must have a rule within the anchor, got none; record one with"):
+        recommend(anchored.select(np.flatnonzero(anchored.extrapolated)))
+
+
+def test_without_an_anchor_a_lenient_setting_comes_with_a_word():
+    lenient, lossless = (recommend(predict(paper_calibration(), linear(x)), caution=0) for x in (1, 0))
+
+    assert "of which none was recorded" in lenient.reason
+    assert "recorded" not in lossless.reason
+
+
+def test_a_ceiling_counts_the_forward_of_the_prompt():
+    prediction = replace(predict(paper_calibration(), linear(0)), prefill_seconds=0.5)
+    best = recommend(prediction, maximum_seconds=prediction.seconds_per_request_high.min() + 0.5001)
+
+    assert best.completion_seconds == best.seconds_per_request + 0.5
+    with pytest.raises(ValueError, match="`maximum_seconds` must be within reach"):
+        recommend(prediction, maximum_seconds=prediction.seconds_per_request_high.min() + 0.4999)
+
+
 def test_one_effort_has_no_runner_up():
     calibration = paper_calibration(efforts=(2,), divergence=(0.5,), divergence_low=(0.4,), divergence_high=(0.6,))
 
@@ -151,6 +178,7 @@ def test_the_penalty_is_what_certainty_would_gain():
 def test_without_intervals_the_estimate_has_to_do():
     unknown = (None,) * 4
     prediction = predict(paper_calibration(divergence_low=unknown, divergence_high=unknown), GRID)
+    prediction = replace(prediction, prefill_seconds=0.1)
 
     assert vars(recommend(prediction, caution=1)) == vars(recommend(prediction, caution=0))
 

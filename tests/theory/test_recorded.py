@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.recordings import make_rounds, record_pair
+from tests.recordings import make_rounds, record_breaking_pair, record_pair
 from theory.acceptance import LOSSLESS, CactusAcceptance, LinearAcceptance
 from theory.calibration import calibrate
 from theory.coupled import CoupledAcceptance
@@ -119,6 +119,41 @@ def test_tokens_per_request_are_those_of_finished_texts():
     assert prediction.seconds_per_request[0] == pytest.approx(3 / (1.75 / 0.5))
     unfinished = predicted(finished(ended=["", "", ""]), [LOSSLESS], model="replay")
     assert np.isnan(unfinished.seconds_per_request[0])
+
+
+def test_O40_prefill_is_no_part_of_decoding():
+    """200 tokens in 6 s, 2 of them before the first round."""
+    times = {"draft_seconds": [1.0], "verify_seconds": [3.0], "prefill_seconds": [2.0]}
+    prediction = predicted(make_rounds(1, 199, accepted=[199], ended=["limit"], **times), [LOSSLESS], model="replay")
+
+    assert prediction.tokens_per_second[0] == pytest.approx(50)
+    assert (prediction.seconds_per_request[0], prediction.completion_seconds[0]) == pytest.approx((4, 6))
+    assert 200 / prediction.completion_seconds[0] == pytest.approx(33.333333)
+
+
+@pytest.mark.parametrize("model", ["iid", "position", "replay", "anchored"])
+def test_laws_of_the_accepted_length(model):
+    """They add up to 1, and in whole blocks the correction or bonus token comes on top of their mean."""
+    rng = np.random.default_rng(9)
+    lossless, anchor = (record_pair(P, Q, 6, 4, 3, rng, rule) for rule in (LOSSLESS, RULES[2]))
+    rounds = Rounds.concatenate([lossless, anchor]) if model == "anchored" else lossless
+    prediction = predict(calibrated(lossless, block_size=5), RULES[:3], model=model, rounds=rounds, resamples=2)
+
+    assert prediction.accepted_lengths.shape == (3, 6)
+    np.testing.assert_allclose(prediction.accepted_lengths.sum(axis=1), 1)
+    np.testing.assert_allclose(1 + prediction.accepted_lengths @ np.arange(6), prediction.tokens_per_round)
+
+
+def test_rules_that_lead_beyond_what_was_recorded():
+    """Without an anchor every lenient rule does, with one at leniency .5 those above."""
+    rng = np.random.default_rng(10)
+    lossless, anchor = (record_breaking_pair(4, 3, 12, rng, LinearAcceptance(leniency=x)) for x in (0, 0.5))
+    rules = [LinearAcceptance(leniency=x) for x in (0, 0.3, 0.5, 0.7)]
+    settings = {"model": "anchored", "rounds": Rounds.concatenate([lossless, anchor]), "resamples": 2}
+
+    assert predict(calibrated(lossless), rules, **settings).extrapolated.tolist() == [False] * 3 + [True]
+    for model in ("iid", "position", "replay"):
+        assert predicted(lossless, rules, model=model).extrapolated.tolist() == [False] + [True] * 3
 
 
 def test_rates_by_position_take_whole_rounds_to_the_end_of_a_text():

@@ -22,7 +22,7 @@ def played(rounds, row, rule, token_limit):
     """Every outcome of the tests of one round with its chance, each counted as the decoding loop counts it."""
     size, stop = rounds.drafted[row], rounds.eos_slot[row]
     totals = dict.fromkeys(("reached", "accepted", "divergence", "spent", "emitted"), 0.0)
-    survival = np.zeros(rounds.p_drafted.shape[1] + 1)
+    survival, lengths = np.zeros((2, rounds.p_drafted.shape[1] + 1))
     chances = [float(rule.probability(*np.array([p, q])[:, None])[0])
                for p, q in zip(rounds.p_drafted[row, :size], rounds.q_drafted[row, :size], strict=True)]  # fmt: skip
     for passes in itertools.product([True, False], repeat=size):
@@ -33,12 +33,13 @@ def played(rounds, row, rule, token_limit):
         tokens = tokens[: token_limit - (rounds.prefix_length[row] - 10)]
         seen = [slot for slot in range(min(accepted + 1, size)) if stop < 0 or slot <= stop]
         survival[: accepted + 1] += chance
+        lengths[sum(token != "added" for token in tokens)] += chance
         totals["emitted"] += chance * len(tokens)
         totals["reached"] += chance * len(seen)
         totals["accepted"] += chance * sum(passes[slot] for slot in seen)
         totals["divergence"] += chance * sum(rounds.divergence[row, slot] for slot in seen)
         totals["spent"] += chance * sum(deviation(rounds, rule)[row, slot] for slot in seen)
-    return totals, survival
+    return totals, survival, lengths
 
 
 @given(recordings(), rules, st.integers(1, 6))
@@ -52,9 +53,10 @@ def test_expectations_are_those_of_all_outcomes(rounds, rule, token_limit):
     result = replay(rounds, rule, token_limit=token_limit)
 
     for row in range(len(rounds)):
-        totals, survival = played(rounds, row, rule, token_limit)
+        totals, survival, lengths = played(rounds, row, rule, token_limit)
         tolerance = 2 ** (rounds.slot.size + 3) * EPS
         np.testing.assert_allclose(result.survival[row], survival, atol=tolerance)
+        np.testing.assert_allclose(result.accepted_lengths[row], lengths, atol=tolerance)
         for name, expected in totals.items():
             assert getattr(result, name)[row] == pytest.approx(expected, abs=tolerance), name
 
@@ -116,7 +118,9 @@ def test_leniency_1_accepts_all_and_stops_at_the_stop_token_and_the_limit():
     assert replay(rounds, whole, token_limit=9).emitted.tolist() == [5, 3, 3, 1]
     assert replay(rounds, whole, cut=False, **cut).emitted.tolist() == [5, 5, 3, 5]
     assert replay(rounds, whole, **cut).reached.tolist() == [4, 3, 2, 2]
-    assert replay(rounds, whole, **cut).accepted_lengths().tolist() == [0, 0, 0.25, 0, 0.75]
+    assert replay(rounds, whole, **cut).accepted_lengths.argmax(axis=1).tolist() == [4, 3, 2, 2]
+    assert replay(rounds, whole, token_limit=9).accepted_lengths.argmax(axis=1).tolist() == [4, 3, 2, 1]
+    assert replay(rounds, whole, cut=False).accepted_lengths.argmax(axis=1).tolist() == [4, 4, 2, 4]
     np.testing.assert_allclose(replay(rounds, whole).spent, [2, 1.5, 1, 1])
 
 
