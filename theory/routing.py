@@ -1,14 +1,28 @@
-"""Routing: mixtures of settings, and settings by class of prompt, by linear programming."""
+"""Routing: mixtures of settings, and settings by class of prompt, by linear programming.
+
+    python -m theory.routing easy=results/embedded/A hard=results/embedded/B --minimum-agreement 0.95 --weights 3 1
+
+Each class has a run of `python -m profiler.calibrate --prompts FILE` with prompts of its own.
+"""
+
+from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import tyro
 from scipy import optimize
 
+from theory.acceptance import LinearAcceptance
+from theory.calibration import Calibration
+from theory.models import LENIENCIES, predict_best
 from theory.planner import Choice, Ends, choice, usable, worse_ends
 from theory.prediction import Prediction
+from theory.rounds import Rounds
 
 NEGLIGIBLE_SHARE = 1e-9
 """Shares below this are rounding of the linear program."""
@@ -156,3 +170,55 @@ def _normalised(predictions: Mapping[str, Prediction], weights: Mapping[str, flo
         raise ValueError(msg + "leave out classes without tokens from both")
     total = sum(weights.values())
     return {name: weights[name] / total for name in predictions}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Choose settings for each class of prompts, from a recording of each."""
+
+    classes: tyro.conf.Positional[tuple[str, ...]]
+    """NAME=RUN for each class, RUN being the folder of its recording."""
+    minimum_agreement: float = 0.99
+    """Floor on the mean agreement over all tokens."""
+    weights: tuple[float, ...] = ()
+    """Share of each class in all generated tokens, in the order of the classes; equal if not given."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read, predict, choose, print; 2 with one line on stderr for what the user can mend."""
+    settings = tyro.cli(Settings, args=argv, prog="python -m theory.routing", description=__doc__)
+    try:
+        runs = dict(_named(each) for each in settings.classes)
+        if settings.weights and len(settings.weights) != len(runs):
+            got = f"got {len(settings.weights)} for {len(runs)}"
+            raise ValueError(f"--weights must be one number a class, {got}; name each class once")
+        routing = route(
+            {name: _predicted(run) for name, run in runs.items()},
+            minimum_agreement=settings.minimum_agreement,
+            weights=dict(zip(runs, settings.weights, strict=True)) if settings.weights else None,
+        )
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for name, parts in routing.classes.items():
+        for part in parts:
+            print(f"{name}: {part.share:.0%} of the tokens by K = {part.setting.effort}, {part.setting.rule}")
+    gain = "" if routing.gain is None else f", {routing.gain:.1%} more than by one setting for all"
+    print(f"together {routing.tokens_per_second:.0f} tokens/s at an agreement of {routing.agreement:.3f}{gain}")
+    return 0
+
+
+def _named(argument: str) -> tuple[str, Path]:
+    name, equals, run = argument.partition("=")
+    if not (name and equals and run):
+        raise ValueError(f"a class must be NAME=RUN, got {argument}; RUN is the folder of its recording")
+    return name, Path(run)
+
+
+def _predicted(run: Path) -> Prediction:
+    rules = [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES]
+    return predict_best(Calibration.from_json(run / "calibration.json"), Rounds.read(run / "rounds.parquet"), rules)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

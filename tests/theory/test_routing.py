@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.recordings import record_pair
 from tests.strategies import classes_of_settings
 from tests.theory.test_prediction import linear, paper_calibration
+from theory.acceptance import LOSSLESS
+from theory.calibration import Calibration, calibrate
+from theory.models import LENIENCIES, predict_best
 from theory.planner import recommend
 from theory.prediction import predict
-from theory.routing import recommend_mixture, route
+from theory.rounds import Rounds
+from theory.routing import main, recommend_mixture, route
 
 PROGRAM_TOLERANCE = 1e-6  # the linear program's own
 
@@ -156,3 +161,47 @@ def test_weights_must_fit_the_classes(weights, message):
         route({}, minimum_agreement=1)
     with pytest.raises(ValueError, match=r"must be within reach, got 1; the best available over all classes is 0.950"):
         route({"a": cells([1], [100]), "b": cells([0.9], [100])}, minimum_agreement=1)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two classes: drafter and verifier differ by .1 on easy prompts and by .6 on hard ones; a round takes 10 ms."""
+    for name, shift in (("easy", 0.1), ("hard", 0.6)):
+        p, q = np.array([0.8, 0.2]), np.array([0.8 - shift, 0.2 + shift])
+        times = {"draft_seconds": np.full(40, 0.004), "verify_seconds": np.full(40, 0.006)}
+        rounds = record_pair(p, q, 10, 4, 3, np.random.default_rng(0), LOSSLESS, **times)
+        (tmp_path / name).mkdir()
+        calibrate(rounds, block_size=3, identity={}, exactness=("joint",)).to_json(tmp_path / name / "calibration.json")
+        rounds.write(tmp_path / name / "rounds.parquet")
+    return [f"{name}={tmp_path / name}" for name in ("easy", "hard")]
+
+
+def test_the_command_routes_the_recordings_of_the_classes(runs, capsys):
+    predictions = {}
+    for name, _, run in (each.partition("=") for each in runs):
+        calibration, rounds = Calibration.from_json(f"{run}/calibration.json"), Rounds.read(f"{run}/rounds.parquet")
+        predictions[name] = predict_best(calibration, rounds, linear(*LENIENCIES))
+    expected = route(predictions, minimum_agreement=0.97, weights={"easy": 3, "hard": 1})
+
+    assert main([*runs, "--minimum-agreement", "0.97", "--weights", "3", "1"]) == 0
+    *lines, together = capsys.readouterr().out.splitlines()
+    parts = [(name, part) for name, each in expected.classes.items() for part in each]
+    assert lines == [f"{name}: {part.share:.0%} of the tokens by K = 1, {part.setting.rule}" for name, part in parts]
+    assert together == (
+        f"together {expected.tokens_per_second:.0f} tokens/s at an agreement of {expected.agreement:.3f}, "
+        f"{expected.gain:.1%} more than by one setting for all"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda runs: runs[0].partition("=")[2:], "a class must be NAME=RUN, got"),
+        (lambda runs: [*runs, "--weights", "1"], "--weights must be one number a class, got 1 for 2"),
+        (lambda runs: ["easy=nowhere"], "nowhere"),
+        (lambda runs: [*runs, "--minimum-agreement", "1.5"], "must lie in"),
+    ],
+)
+def test_the_command_says_what_to_mend(runs, change, message, capsys):
+    assert main(list(change(runs))) == 2
+    assert message in capsys.readouterr().err
