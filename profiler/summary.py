@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,22 +123,24 @@ def comparison(results: Sequence[Comparison], calibrated: Path) -> str:
             best.rule[i],
             f"{tokens.predicted[i]:.2f}",
             f"{tokens.measured[i]:.2f}",
-            _error(tokens.relative[i]),
+            _error(tokens.relative[i], tokens.within_spread[i]),
             f"{_percent(tokens.spread[i])}",
             _number(speed.predicted[i], 0),
             _number(speed.measured[i], 0),
-            _error(speed.relative[i]),
+            _error(speed.relative[i], speed.within_spread[i]),
             "-" if eq7 is None else _error(plain.tokens_per_second.relative[eq7]),
         ))  # fmt: skip
     header = ("K", "rule", "tok/round", "measured", "error", "its spread", "tok/s", "measured", "error", "of Eq. 7")
     return "\n".join([
         f"\nPrediction of {calibrated} against measurement ({MODELS[best.model]}):",
         table(header, rows),
+        "  ~: below the measurement's own spread, which says nothing about the prediction",
         "\nErrors of each model (median / maximum over cells):",
         models(results),
         *(
             f"Recommended at an agreement of {each.floor:g}: K = {each.recommended.effort}, {each.recommended.rule}, "
-            f"{_percent(each.regret)} slower than the best measured."
+            f"{_percent(each.regret)} slower than the best measured"
+            + (f", {each.shortfall:.4f} below that agreement." if each.shortfall else ".")
             for each in best.regrets
         ),
     ])  # fmt: skip
@@ -155,20 +157,22 @@ def models(results: Sequence[Comparison]) -> str:
             f"{each.tokens_per_round.within_spread.mean():.0%}",
             f"{_percent(each.tokens_per_second.median)} / {_percent(each.tokens_per_second.maximum)}",
             _number(each.tokens_per_second.kendall_tau, 3),
-            _percent(max((one.regret for one in each.regrets), default=math.nan)),
+            _percent(each.worst_regret),
+            _number(each.worst_shortfall, 4),
         )
         for each in results
     ]
     header = ("model", "cells", "tok/round", "inside", "within spread", "tok/s", "Kendall tau", "regret")
-    return table(header, rows)
+    return table((*header, "misses floor by"), rows)
 
 
-def repeats(spread: Mapping[str, NDArray[np.float64]], prompts: int) -> str:
+def repeats(first: Measurements, again: Measurements) -> str:
     """How far two runs of the same prompts differ."""
-    parts = [
-        f"{words} {_percent(float(np.median(spread[name])))} / {_percent(float(np.max(spread[name])))}"
-        for name, words in (("tokens_per_round", "tokens per round"), ("tokens_per_second", "tokens per second"))
-    ]
+    parts = []
+    for name, words in (("tokens_per_round", "tokens per round"), ("tokens_per_second", "tokens per second")):
+        differ = np.abs(getattr(again, name) / getattr(first, name) - 1)
+        parts.append(f"{words} {_percent(float(np.median(differ)))} / {_percent(float(np.max(differ)))}")
+    prompts = int(first.prompts.max())
     return f"\nTwo runs of {prompts} prompts differ (median / maximum over cells): {', '.join(parts)}"
 
 
@@ -257,8 +261,8 @@ def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.1f} %"
 
 
-def _error(relative: float) -> str:
-    return "-" if math.isnan(relative) else f"{100 * relative:+.1f} %"
+def _error(relative: float, within_spread: bool = False) -> str:
+    return "-" if math.isnan(relative) else f"{100 * relative:+.1f} %{'~' if within_spread else ' '}"
 
 
 def _known(values: NDArray[np.float64]) -> bool:

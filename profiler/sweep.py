@@ -29,7 +29,7 @@ from theory.acceptance import CactusAcceptance, LinearAcceptance, Rule
 from theory.calibration import Calibration
 from theory.comparison import compare
 from theory.coupled import CoupledAcceptance
-from theory.measurements import measure, repeat_spread
+from theory.measurements import measure, two_runs
 from theory.models import predict_by_all
 from theory.rounds import Rounds
 
@@ -98,6 +98,8 @@ def main(argv: list[str] | None = None) -> None:
     requests = read_requests(run.records)
     measurements = measure(rounds, requests)
     measurements.write(run.path / "measurements.parquet")
+    twice = two_runs(rounds, requests)
+    runs = None if twice is None else (measure(*twice[0]), measure(*twice[1]))
     print(summary.measurements(measurements, float(np.nanmedian(rounds.prefill_seconds))))
     calibrated = settings.calibration or find_calibration(run)
     if calibrated is None:
@@ -108,9 +110,9 @@ def main(argv: list[str] | None = None) -> None:
         if calibration.latency is not None and (measurements.scored > 0).all():
             print(summary.measured_frontier(measurements, calibration.latency))
         predictions = predict_by_all(calibration, Rounds.read(calibrated / "rounds.parquet"), list(rules.values()))
-        print(summary.comparison([compare(each, measurements) for each in predictions.values()], calibrated))
-    if settings.repeat:
-        print(summary.repeats(repeat_spread(rounds, requests), settings.repeat))
+        print(summary.comparison([compare(each, measurements, runs=runs) for each in predictions.values()], calibrated))
+    if runs is not None:
+        print(summary.repeats(*runs))
     print(summary.files(run.path))
 
 

@@ -183,6 +183,11 @@ def parse_rule(label: str) -> Rule:
     return CactusAcceptance(budget=value, solver="exact" if kind == "cactus" else "taylor")
 
 
+def rule_kind(label: str) -> str:
+    """Return the kind of rule that a label names, such as ``cactus``: rules of one kind do the same work."""
+    return label.partition(":")[0]
+
+
 def raised_probability(p: Array, budget: Array | float) -> Array:
     """Solve Φ(γ | p) = budget (Eq. 17) for the raised probability γ >= p, elementwise.
 

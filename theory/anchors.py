@@ -26,14 +26,16 @@ FAMILIAR = 2.0
 """A token that a rule accepts up to so many times as often as the lossless test is familiar."""
 
 CHANGES = 0.5
-"""Chance that a strange token changes what follows.
+"""Chance that a strange token changes what follows: a choice, not a law, made on measurements of one pair.
 
 Rounds of the embedded pair after exactly one, at leniency .25 to .75, show .3 to .5 of the full shift of tokens per
-round at K = 1, 2 and 3, and all of it at K = 4; two recordings alone do not tell.
+round at K = 1, 2 and 3, and all of it at K = 4; two recordings alone do not tell. One half took the place of 1, the
+maximal coupling, whose errors on 112 measured prompts were all on one side. `python -m benchmarks.accuracy` shows the
+errors at 0, one half and 1.
 """
 
 
-def familiar_tokens(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:
+def familiar_tokens(rounds: Rounds, rule: Rule, *, changes: float = CHANGES) -> NDArray[np.float64]:
     """Return how many tokens of each lossless round would still follow a familiar text under a rule, (N,).
 
     Each recorded stretch of text holds strange tokens at the rate at which the rule would write them there: chance of
@@ -45,6 +47,8 @@ def familiar_tokens(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:
         Whole requests, recorded at leniency 0.
     rule
         The rule that would write the text.
+    changes
+        Chance above 0 that a strange token changes what follows.
     """
     p, q = rounds.p_drafted, rounds.q_drafted
     excess = np.clip(tests_ratio(rule).probability(p, q) - LOSSLESS.probability(FAMILIAR * p, q), 0, None)
@@ -56,16 +60,30 @@ def familiar_tokens(rounds: Rounds, rule: Rule) -> NDArray[np.float64]:
     counts = np.zeros((request.max() + 1, rounds.round.max() + 2))
     counts[request, rounds.round + 1] = strange
     before = np.cumsum(counts, axis=1)[request, rounds.round]
-    return np.asarray(rounds.emitted * np.exp(-CHANGES * (before + strange / 2)))
+    return np.asarray(rounds.emitted * np.exp(-changes * (before + strange / 2)))
+
+
+def lenient_text(familiar: Draws, familiar_anchor: Draws) -> Draws:
+    """Return the share of the text that is like that of the lenient recording, ``(1 - Φ) / (1 - Φ_a)``.
+
+    Φ is the familiar share of the text under the rule, Φ_a that under the lenient recording's own rule: 0 for the
+    lossless rule, 1 for the lenient recording's own and for more lenient ones, which are not extrapolated.
+    """
+    strange = 1 - familiar_anchor
+    return np.asarray(np.clip(np.where(strange > 0, (1 - familiar) / np.where(strange > 0, strange, 1), 0), 0, 1))
+
+
+def lenient_starts(text: Draws, lossless_tokens: Draws, lenient_tokens: Draws) -> Draws:
+    """Return the share of round starts in a share w of the text, ``(w / T_a) / (w / T_a + (1 - w) / T)``.
+
+    A stretch of text takes a round for each T tokens, T_a where it is like that of the lenient recording.
+    """
+    lenient, lossless = text / lenient_tokens, (1 - text) / lossless_tokens
+    return lenient / (lenient + lossless)
 
 
 def blend(lossless: Draws, lenient: Draws, *, familiar: Draws, familiar_anchor: Draws) -> Draws:
     """Mix the means of two recordings, replayed under one rule, ``(R, C) -> (R, C)``.
-
-    With Φ the familiar share of the text under the rule, and Φ_a that under the lenient recording's own rule, the share
-    ``w = (1 - Φ) / (1 - Φ_a)`` of the text is like that of the lenient recording: 0 for the lossless rule, 1 for the
-    lenient recording's own and for more lenient ones, which are not extrapolated. A stretch of text takes a round for
-    each T tokens, so the share of round starts is ``(w / T_a) / (w / T_a + (1 - w) / T)``.
 
     Parameters
     ----------
@@ -73,12 +91,9 @@ def blend(lossless: Draws, lenient: Draws, *, familiar: Draws, familiar_anchor: 
         Reached slots, accepted ones, deviation spent, tokens appended and whatever else counts rounds, each a mean over
         the rounds of the recording under the rule; last, tokens per request.
     familiar, familiar_anchor : (R,)
-        Φ and Φ_a.
+        Familiar share of the text under the rule, and under the lenient recording's own, see `lenient_text`.
     """
-    strange = 1 - familiar_anchor
-    text = np.where(strange > 0, (1 - familiar) / np.where(strange > 0, strange, 1), 0)
-    text = np.clip(text, 0, 1)[:, None]
-    lenient_starts, lossless_starts = text / lenient[:, 3:4], (1 - text) / lossless[:, 3:4]
-    starts = lenient_starts / (lenient_starts + lossless_starts)
-    share = np.concatenate([np.repeat(starts, lossless.shape[1] - 1, axis=1), text], axis=1)
+    text = lenient_text(familiar, familiar_anchor)
+    starts = lenient_starts(text, lossless[:, 3], lenient[:, 3])
+    share = np.stack([starts] * (lossless.shape[1] - 1) + [text], axis=1)
     return np.asarray((1 - share) * lossless + share * lenient)

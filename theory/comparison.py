@@ -9,7 +9,7 @@ from scipy import stats
 
 from theory.estimates import NORMAL_QUANTILE
 from theory.measurements import Measurements
-from theory.planner import Choice, recommend
+from theory.planner import Choice, recommend, worse_ends
 from theory.prediction import Prediction
 
 FLOORS = (1.0, 0.99, 0.98, 0.95, 0.9, 0.8)
@@ -26,8 +26,8 @@ class Errors:
         Estimate and 95 % interval.
     measured, measured_se : (M,)
         With its standard error over prompts.
-    repeated : (M,)
-        The same measured in another run.
+    rerun : (M,)
+        Relative difference of two runs of the same requests, as it would be over all measured prompts.
     """
 
     predicted: NDArray[np.float64]
@@ -35,7 +35,7 @@ class Errors:
     high: NDArray[np.float64]
     measured: NDArray[np.float64]
     measured_se: NDArray[np.float64]
-    repeated: NDArray[np.float64]
+    rerun: NDArray[np.float64]
 
     @property
     def relative(self) -> NDArray[np.float64]:
@@ -52,10 +52,9 @@ class Errors:
     def spread(self) -> NDArray[np.float64]:
         """How far the measurement itself is uncertain, relative, (M,).
 
-        The larger of its 95 % reach, 1.96 standard errors, and its difference from another run.
+        The larger of its 95 % reach, 1.96 standard errors, and the difference of two runs.
         """
-        reach = NORMAL_QUANTILE * self.measured_se / self.measured
-        return np.fmax(reach, np.abs(self.repeated / self.measured - 1))
+        return np.fmax(NORMAL_QUANTILE * self.measured_se / self.measured, np.abs(self.rerun))
 
     @property
     def within_spread(self) -> NDArray[np.bool_]:
@@ -109,7 +108,7 @@ class Comparison:
     acceptance_rate, agreement, tokens_per_round, tokens_per_second, seconds_per_request
         `Errors` of each quantity.
     regrets
-        One for each floor that some cell reaches; empty without timing.
+        One for each floor that some cell reaches, measured and predicted; empty without timing.
     """
 
     model: str
@@ -125,6 +124,16 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.effort)
 
+    @property
+    def worst_regret(self) -> float:
+        """Largest regret among the floors that what is recommended keeps; NaN if there is none."""
+        return max((each.regret for each in self.regrets if each.shortfall == 0), default=np.nan)
+
+    @property
+    def worst_shortfall(self) -> float:
+        """By how much a recommended configuration misses its floor at most; NaN without regrets."""
+        return max((each.shortfall for each in self.regrets), default=np.nan)
+
 
 QUANTITIES = tuple(spec.name for spec in fields(Comparison) if spec.type is Errors)
 
@@ -133,8 +142,9 @@ def compare(
     prediction: Prediction,
     measurements: Measurements,
     *,
-    repeat: Measurements | None = None,
+    runs: tuple[Measurements, Measurements] | None = None,
     floors: Sequence[float] = FLOORS,
+    caution: float = 1.0,
 ) -> Comparison:
     """Match cells by effort and rule label and set prediction against measurement.
 
@@ -142,11 +152,15 @@ def compare(
     ----------
     prediction, measurements
         At least one cell must be in both.
-    repeat
-        Another run of the same sweep with other random numbers, to show the spread of the measurement itself.
+    runs
+        Two runs of the same requests with other random numbers, to show the spread of the measurement itself: all
+        that was measured, or part of its prompts (`theory.measurements.two_runs`), whose difference is scaled by
+        ``sqrt(prompts of the runs / prompts measured)``.
     floors
-        Floors on agreement at which regret is told: what the prediction's estimates would choose there (`recommend`
-        without caution, among the cells in both) against the best measured one.
+        Floors on agreement at which regret is told: what `recommend` would choose there, among the cells in both,
+        against the best measured one.
+    caution
+        Of `recommend`.
     """
     common = [cell for cell in _cells(prediction) if cell in set(_cells(measurements))]
     if not common:
@@ -154,14 +168,14 @@ def compare(
     ours, theirs = _rows(prediction, common), _rows(measurements, common)
 
     def errors(name: str) -> Errors:
-        again = {} if repeat is None else dict(zip(_cells(repeat), getattr(repeat, name).tolist(), strict=True))
+        differ = {} if runs is None else _differences(measurements, *runs, name)
         return Errors(
             predicted=getattr(prediction, name)[ours],
             low=getattr(prediction, f"{name}_low")[ours],
             high=getattr(prediction, f"{name}_high")[ours],
             measured=getattr(measurements, name)[theirs],
             measured_se=getattr(measurements, f"{name}_se")[theirs],
-            repeated=np.array([again.get(cell, np.nan) for cell in common]),
+            rerun=np.array([differ.get(cell, np.nan) for cell in common]),
         )
 
     return Comparison(
@@ -169,20 +183,36 @@ def compare(
         effort=prediction.effort[ours],
         rule=prediction.rule[ours],
         **{name: errors(name) for name in QUANTITIES},
-        regrets=tuple(_regrets(prediction.select(ours), measurements.select(theirs), floors)),
+        regrets=tuple(_regrets(prediction.select(ours), measurements.select(theirs), floors, caution)),
     )
 
 
-def _regrets(prediction: Prediction, measured: Measurements, floors: Sequence[float]) -> Iterator[Regret]:
+def _differences(
+    measurements: Measurements, first: Measurements, again: Measurements, name: str
+) -> dict[tuple[int, str], float]:
+    """Relative difference of two runs in each cell of both, scaled to the prompts that were measured."""
+    prompts = dict(zip(_cells(measurements), measurements.prompts.tolist(), strict=True))
+    common = [cell for cell in _cells(first) if cell in set(_cells(again)) and cell in prompts]
+    rows = _rows(first, common)
+    before, after = getattr(first, name)[rows], getattr(again, name)[_rows(again, common)]
+    scale = np.sqrt(first.prompts[rows] / [prompts[cell] for cell in common])
+    differ = scale * (np.divide(after, before, out=np.full(len(common), np.nan), where=before > 0) - 1)
+    return dict(zip(common, differ.tolist(), strict=True))
+
+
+def _regrets(
+    prediction: Prediction, measured: Measurements, floors: Sequence[float], caution: float
+) -> Iterator[Regret]:
     """The regret at each floor that some cell reaches, for a prediction and measurements of the same cells."""
     if np.isnan(prediction.tokens_per_second).any() or np.isnan(measured.tokens_per_second).any():
         return
+    trusted = worse_ends(prediction, caution).agreement
     for floor in floors:
         reaches = measured.agreement >= floor
-        if not reaches.any() or not (prediction.agreement >= floor).any():
+        if not reaches.any() or not (trusted >= floor).any():
             continue
         best = _measured_choice(measured, int(np.argmax(np.where(reaches, measured.tokens_per_second, 0))))
-        advised = recommend(prediction, minimum_agreement=floor, caution=0)
+        advised = recommend(prediction, minimum_agreement=floor, caution=caution)
         row = _cells(measured).index((advised.effort, advised.rule))
         recommended = _measured_choice(measured, row)
         yield Regret(

@@ -14,8 +14,6 @@ from theory.replay import deviation
 from theory.rounds import Rounds, accepted_reached
 from theory.tables import Constraint, Counts, Reals, Table, Texts
 
-REPEATED = ("tokens_per_round", "tokens_per_second")
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests(Table):
@@ -128,25 +126,20 @@ def measure(rounds: Rounds, requests: Requests) -> Measurements:
     return Measurements(**{spec.name: np.array([row[spec.name] for row in rows]) for spec in fields(Measurements)})
 
 
-def repeat_spread(rounds: Rounds, requests: Requests) -> dict[str, NDArray[np.float64]]:
-    """Return how far two runs of the same prompts differ: |again / first - 1| of tokens per round and per second.
-
-    One entry for each cell that was decoded twice (``replica`` 0 and 1), over the prompts that were; empty where none
-    was.
-    """
+def two_runs(rounds: Rounds, requests: Requests) -> tuple[tuple[Rounds, Requests], tuple[Rounds, Requests]] | None:
+    """Return the requests that were decoded twice (``replica`` 0 and 1) as two runs for `measure`; None without any."""
     twice = set(_requested(requests.select(requests.replica == 1)))
     if not twice:
-        return {name: np.empty(0) for name in REPEATED}
+        return None
 
-    def run(replica: int) -> Measurements:
+    def run(replica: int) -> tuple[Rounds, Requests]:
         def rows(table: Rounds | Requests) -> dict[str, Any]:
             chosen = np.array([key in twice for key in _requested(table)]) & (table.replica == replica)
             return {**vars(table.select(chosen)), "replica": np.zeros(np.count_nonzero(chosen), int)}
 
-        return measure(Rounds(**rows(rounds)), Requests(**rows(requests)))
+        return Rounds(**rows(rounds)), Requests(**rows(requests))
 
-    first, again = run(0), run(1)
-    return {name: np.abs(getattr(again, name) / getattr(first, name) - 1) for name in REPEATED}
+    return run(0), run(1)
 
 
 def _requested(table: Rounds | Requests) -> list[tuple[Any, ...]]:

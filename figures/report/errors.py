@@ -33,7 +33,7 @@ def errors(
     steps = lift_assumptions(calibration, rounds, rules, anchored=prediction.model == "anchored")
     timed = not np.isnan(prediction.tokens_per_second).any()
     split = split_error(steps, measured, quantity="tokens_per_round")
-    result = compare(prediction, measured, repeat=repeated)
+    result = compare(prediction, measured, runs=None if repeated is None else (measured, repeated))
     figures = [
         drawing(
             error_split.draw(split),

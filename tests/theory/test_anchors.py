@@ -1,10 +1,12 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.recordings import make_rounds, record_breaking_pair
-from theory import anchors
+from theory import recorded
 from theory.acceptance import LOSSLESS, CactusAcceptance, LinearAcceptance
 from theory.anchors import CHANGES, FAMILIAR, blend, familiar_tokens
 from theory.calibration import calibrate
@@ -119,7 +121,7 @@ def test_where_texts_break_for_good_the_anchor_mends_what_replay_misses(leniency
         return predict(calibration, [rule], model=model, rounds=both, resamples=1).tokens_per_round[0] / truth - 1
 
     replayed, half = error("replay"), error("anchored")
-    monkeypatch.setattr(anchors, "CHANGES", 1.0)
+    monkeypatch.setattr(recorded, "familiar_tokens", partial(familiar_tokens, changes=1.0))
     told = error("anchored")
     mixed = (
         (1 - leniency) * (1 + replayed) + leniency * replay(lenient, rule, token_limit=100).emitted.mean() / truth - 1

@@ -97,7 +97,7 @@ def test_an_error_below_the_spread_says_nothing():
     assert 0.3 < errors.spread[0] < 0.5
     for factor, spread in ((1.1, errors.spread[0]), (1.9, 0.9)):
         again = replace(measurements, tokens_per_second=factor * measurements.tokens_per_second)
-        repeated = compare(near, measurements, repeat=again).tokens_per_second
+        repeated = compare(near, measurements, runs=(measurements, again)).tokens_per_second
         assert repeated.spread == pytest.approx([spread]), "the larger of the two"
     assert errors.within_spread.tolist() == [True]
     assert compare(far, measurements).tokens_per_second.within_spread.tolist() == [False]
@@ -106,19 +106,28 @@ def test_an_error_below_the_spread_says_nothing():
 def test_another_run_shows_the_spread():
     prediction = predict(paper_calibration(), linear(0))
     run, again = measured([50, 40, 30]), measured([55, 40])
-    errors = compare(prediction, run, repeat=again).tokens_per_second
+    errors = compare(prediction, run, runs=(run, again)).tokens_per_second
 
-    assert errors.repeated[:2].tolist() == pytest.approx([55, 40])
+    assert errors.rerun[:2].tolist() == pytest.approx([0.1, 0])
     assert errors.spread[:2] == pytest.approx([0.1, 0])
     assert np.isnan(errors.spread[2]), "one prompt, not repeated"
     assert not errors.within_spread[2]
+
+
+def test_two_runs_of_a_part_are_scaled_to_the_whole():
+    """A difference of 12 % over one of nine prompts would be 4 % over all."""
+    whole = replace(measured([50, 40]), prompts=np.array([9, 9]))
+    errors = compare(predict(paper_calibration(), linear(0)), whole, runs=(measured([100]), measured([88])))
+
+    assert errors.tokens_per_second.rerun[0] == pytest.approx(-0.04)
+    assert np.isnan(errors.tokens_per_second.rerun[1])
 
 
 def test_regret_of_a_wrong_order():
     """Measured: effort 2 is the fastest; predicted: effort 1. Both are lossless."""
     prediction = predict(paper_calibration(), linear(0))
     wrong = replace(prediction, tokens_per_second=np.array([9.0, 8, 1, 1]))
-    (regret,) = compare(wrong, measured([40, 50, 10, 10]), floors=[1]).regrets
+    (regret,) = compare(wrong, measured([40, 50, 10, 10]), floors=[1], caution=0).regrets
 
     assert (regret.recommended.effort, regret.best.effort) == (1, 2)
     assert regret.regret == pytest.approx(0.2)
@@ -131,12 +140,33 @@ def test_regret_says_where_the_floor_is_missed():
     prediction = predict(paper_calibration(), linear(0, 1))
     hopeful = replace(prediction, agreement=np.tile([1.0, 0.9], 4), tokens_per_second=np.tile([1.0, 2.0], 4))
     run = together(measured([40, 30, 20, 10]), measured([60, 50, 40, 30], rule="linear:1"))
-    strict, loose, free = compare(hopeful, run, floors=[1, 0.8, 0]).regrets
+    comparison = compare(hopeful, run, floors=[1, 0.8, 0], caution=0)
+    strict, loose, free = comparison.regrets
 
     assert (strict.regret, strict.shortfall) == (0, 0)
     assert loose.shortfall == pytest.approx(0.3)
     assert loose.regret == pytest.approx(1 - 60 / 40), "negative: speed that was bought by missing the floor"
     assert (free.regret, free.shortfall) == (0, 0)
+    assert comparison.worst_shortfall == pytest.approx(0.3)
+    assert comparison.worst_regret == 0, "what breaks its floor is no bargain"
+
+
+def test_regret_is_that_of_the_planner_with_its_caution():
+    """An agreement of .99 that may be .9 is recommended at .95 by who takes it as it is."""
+    prediction = predict(paper_calibration(), linear(0, 1))
+    unsure = replace(
+        prediction,
+        agreement=np.tile([1.0, 0.99], 4),
+        agreement_low=np.tile([1.0, 0.9], 4),
+        tokens_per_second=np.tile([1.0, 2.0], 4),
+        tokens_per_second_low=np.tile([1.0, 2.0], 4),
+    )
+    run = together(measured([40, 30, 20, 10], divergence=0), measured([60, 50, 40, 30], rule="linear:1", divergence=0))
+    (cautious,), (bold,) = (compare(unsure, run, floors=[0.95], **each).regrets for each in ({}, {"caution": 0}))
+
+    assert (cautious.recommended.rule, bold.recommended.rule) == ("linear:0", "linear:1")
+    assert cautious.regret == pytest.approx(1 - 40 / 60)
+    assert bold.regret == 0
 
 
 def test_no_regret_without_timing_or_reachable_floors():

@@ -5,7 +5,7 @@ import pytest
 
 from tests.recordings import make_requests, make_rounds, record_pair
 from theory.acceptance import CactusAcceptance
-from theory.measurements import Measurements, Requests, measure, repeat_spread
+from theory.measurements import Measurements, Requests, measure, two_runs
 from theory.rounds import Rounds
 
 EPS = np.finfo(float).eps
@@ -186,9 +186,9 @@ def test_two_runs_of_some_prompts_are_compared_on_these_alone():
     columns = {"prompt": ["a", "b", "b"], "replica": [0, 0, 1]}
     rounds = make_rounds(3, 4, accepted=[0, 2, 1], **columns)
     requests = make_requests(3, tokens=[1, 3, 2], seconds=[1.0, 1.0, 2.0], **columns)
-    spread = repeat_spread(rounds, requests)
+    first, again = (measure(*run) for run in two_runs(rounds, requests))
 
-    np.testing.assert_allclose(spread["tokens_per_round"], [1 / 3])
-    np.testing.assert_allclose(spread["tokens_per_second"], [2 / 3])
-    once = requests.select(requests.replica == 0)
-    assert repeat_spread(rounds, once)["tokens_per_round"].size == 0
+    assert (first.prompts, again.prompts) == (1, 1)
+    assert (first.tokens_per_round, again.tokens_per_round) == (3, 2)
+    assert (first.tokens_per_second, again.tokens_per_second) == (3, 1)
+    assert two_runs(rounds, requests.select(requests.replica == 0)) is None
