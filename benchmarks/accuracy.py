@@ -168,7 +168,7 @@ def _blends(calibration: Calibration, recorded: Rounds, found: Sweep) -> list[st
     """Ways to mix two recordings; with the sweep's own prompts, no difference of prompts is left in the error."""
     if best_model(recorded) != "anchored":
         return []
-    own = found.rounds.select(np.isin(found.rounds.rule, recorded.rule))
+    own = found.rounds.select(np.isin(found.rounds.rule, recorded.rule[recorded.replica == 0]))
     limit, cells_measured = calibration.token_limit, found.linear().steady
     others, same = (
         errors_by_blend(rounds.select(rounds.replica == 0), cells_measured, token_limit=limit)

@@ -25,10 +25,13 @@ from profiler.cli import RunOptions, guarded, numbers
 from profiler.latency import LatencyOptions, record_latency
 from profiler.pairs import needs
 from profiler.recording import Cell, read_rounds, record
-from theory.acceptance import LOSSLESS, LinearAcceptance
+from theory.acceptance import LOSSLESS, CactusAcceptance, LinearAcceptance
 from theory.calibration import calibrate
 from theory.models import LENIENCIES, predict_best
 from theory.planner import recommend
+
+TIMED = CactusAcceptance(budget=1)
+"""Of another kind than linear acceptance: how much longer its rounds take is recorded too (`theory.rule_times`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     run = settings.open(pair, "calibrate", prompts, options)
     rules = [LOSSLESS] if anchor is None else [LOSSLESS, anchor]
     cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
-    cells.append(Cell(effort=spec.efforts[0], rule=LOSSLESS, replica=1))
+    cells += [Cell(effort=spec.efforts[0], rule=rule, replica=1) for rule in (TIMED, LOSSLESS)]
     try:
         record(pair, cells, prompts, run=run, seed=settings.seed)
     finally:

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from theory import strict_json
-from theory.acceptance import LOSSLESS
+from theory.acceptance import LOSSLESS, Rule, rule_kind
 from theory.estimates import Ratio, clustered_ratio, paired_difference, student_interval
 from theory.latency import LatencyFit, fit_latency
 from theory.proposition2 import Exactness, out_of_order_share
 from theory.replay import replay
 from theory.rounds import Rounds, tokens_per_round
+from theory.rule_times import rule_seconds
 from theory.tables import StrPath, refuse_other_schema, replacing
 
 LARGE_SHIFT = 0.1
@@ -52,6 +53,9 @@ class Calibration:
         What the drafter guarantees at each effort: ``joint``, ``first_token`` or ``none``.
     warnings
         What a reader should know before trusting the numbers.
+    rule_seconds, rule_seconds_se
+        What a round takes beyond one under linear acceptance, for each other kind of rule that was timed
+        (`theory.rule_times`), with its standard error. None: not measured, as in older recordings.
     """
 
     schema_version: ClassVar[int] = 2
@@ -74,6 +78,12 @@ class Calibration:
     latency: LatencyFit | None
     exactness: tuple[str, ...]
     warnings: tuple[str, ...]
+    rule_seconds: dict[str, float] | None = None
+    rule_seconds_se: dict[str, float | None] | None = None
+
+    def extra_seconds(self, rule: Rule) -> float:
+        """Return what a round under a rule takes beyond one under linear acceptance; 0 for kinds not timed."""
+        return (self.rule_seconds or {}).get(rule_kind(rule.label), 0.0)
 
     @property
     def has_overhead(self) -> bool:
@@ -96,6 +106,7 @@ class Calibration:
         if not isinstance(document, dict):
             raise ValueError(f"{path} must hold a JSON object, got {type(document).__name__}; check the path")
         version = str(document.pop("schema_version", "none"))
+        document = dict.fromkeys(("rule_seconds", "rule_seconds_se")) | document
         expected = [spec.name for spec in fields(cls)]
         refuse_other_schema(path, version, str(cls.schema_version), list(document), [*expected, "flags"])
         latency = document["latency"]
@@ -118,8 +129,8 @@ def calibrate(
     """Reduce rounds recorded at leniency 0 to d_K and the latency fit.
 
     A second recording under another rule may stand beside them: an anchor (`theory.anchors`). It counts for the latency
-    fit and tells how far d_K shifts with the texts; d_K itself is defined at leniency 0. Rounds of the duplicated cell
-    (``replica`` > 0) count for the noise floor of the clock alone.
+    fit and tells how far d_K shifts with the texts; d_K itself is defined at leniency 0. Rounds of duplicated cells
+    (``replica`` > 0) count for the noise floor of the clock and the times of rules alone.
 
     Raises
     ------
@@ -127,7 +138,7 @@ def calibrate(
         There are no rounds at leniency 0, or of more than one other rule, a block longer than ``block_size``, efforts
         that the anchor lacks, or as many ``exactness`` entries as efforts are not given.
     """
-    labels = np.unique(rounds.rule).tolist()
+    labels = np.unique(rounds.rule[rounds.replica == 0]).tolist()
     if LOSSLESS.label not in labels or len(labels) > 2:
         msg = f"`rounds` must be recorded at {LOSSLESS.label} and at most one other rule, got {labels or 'none'}; "
         raise ValueError(msg + "d_K is defined at leniency 0")
@@ -148,6 +159,7 @@ def calibrate(
     prompts = [np.unique(cell.prompt).size for cell in cells]
     intervals = [student_interval(*estimate) for estimate in zip(divergence, errors, prompts, strict=True)]
     latency = fit_latency(rounds)
+    seconds, seconds_se = rule_seconds(rounds)
     return Calibration(
         identity=copy.deepcopy(identity),
         block_size=block_size,
@@ -171,6 +183,8 @@ def calibrate(
             *_shift_warnings(efforts, divergence, list(map(paired_difference, reached, shifted)), prompts),
             *_order_warnings(cells, exactness),
         ),
+        rule_seconds=seconds or None,
+        rule_seconds_se=seconds_se or None,
     )
 
 

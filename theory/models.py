@@ -13,7 +13,7 @@ LENIENCIES = tuple(round(0.1 * step, 1) for step in range(11))
 
 def best_model(rounds: Rounds) -> Model:
     """Return the model that assumes least of what a recording supports: anchored with a second rule, else replay."""
-    return "anchored" if (rounds.rule != LOSSLESS.label).any() else "replay"
+    return "anchored" if (rounds.rule[rounds.replica == 0] != LOSSLESS.label).any() else "replay"
 
 
 def predict_best(

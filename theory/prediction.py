@@ -153,7 +153,8 @@ def predict(
     rounds
         What the calibration was made from; for ``"anchored"`` with the rounds at a second leniency.
     overhead
-        Add the recorded time outside the two forwards to the round, which Eq. 7 leaves out.
+        Add the recorded time outside the two forwards to the round, which Eq. 7 leaves out, and what rules take beyond
+        it that were timed by themselves.
     cut
         False lets replayed blocks run on after a stop token or the limit, as Eq. 7 does.
     resamples, seed
@@ -194,6 +195,8 @@ def predict(
     )
     seconds = resampled_round_seconds(calibration, first, resampler, overhead=overhead)
     cost, draws = np.repeat(seconds, len(rules), axis=1), dict(found.draws)
+    if overhead:
+        cost = cost + np.tile([calibration.extra_seconds(rule) for rule in rules], len(calibration.efforts))
     draws["tokens_per_second"] = tokens_per_second(draws["tokens_per_round"], cost)
     draws["seconds_per_request"] = draws.pop("rounds_per_request") * cost
     return Prediction(
