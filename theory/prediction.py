@@ -153,8 +153,7 @@ def predict(
     rounds
         What the calibration was made from; for ``"anchored"`` with the rounds at a second leniency.
     overhead
-        Add the recorded time outside the two forwards to the round, which Eq. 7 leaves out, and what rules take beyond
-        it that were timed by themselves.
+        Add the recorded time outside the two forwards, under each kind of rule, to the round, which Eq. 7 leaves out.
     cut
         False lets replayed blocks run on after a stop token or the limit, as Eq. 7 does.
     resamples, seed
@@ -194,9 +193,8 @@ def predict(
         cut=cut,
     )
     seconds = resampled_round_seconds(calibration, first, resampler, overhead=overhead)
-    cost, draws = np.repeat(seconds, len(rules), axis=1), dict(found.draws)
-    if overhead:
-        cost = cost + np.tile([calibration.extra_seconds(rule) for rule in rules], len(calibration.efforts))
+    extra = [calibration.extra_seconds(rule) if overhead else 0.0 for rule in rules]
+    cost, draws = np.repeat(seconds, len(rules), axis=1) + extra * len(calibration.efforts), dict(found.draws)
     draws["tokens_per_second"] = tokens_per_second(draws["tokens_per_round"], cost)
     draws["seconds_per_request"] = draws.pop("rounds_per_request") * cost
     return Prediction(
