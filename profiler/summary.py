@@ -132,9 +132,8 @@ def comparison(results: Sequence[Comparison], calibrated: Path) -> str:
         ))  # fmt: skip
     header = ("K", "rule", "tok/round", "measured", "error", "its spread", "tok/s", "measured", "error", "of Eq. 7")
     return "\n".join([
-        f"\nPrediction of {calibrated} against measurement ({MODELS[best.model]}):",
+        f"\nPrediction of {calibrated} against measurement ({MODELS[best.model]}; ~: below its own spread):",
         table(header, rows),
-        "  ~: below the measurement's own spread, which says nothing about the prediction",
         "\nErrors of each model (median / maximum over cells):",
         models(results),
         *(
