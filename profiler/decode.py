@@ -87,7 +87,7 @@ def decode(
             tokens=tokens,
             prefix_length=place.position,
             passes=draft.passes,
-            drafted=block,
+            drafted=len(verdict.drafted),
             accepted=verdict.accepted,
             ended=ended,
             eos_slot=next((slot for slot, token in enumerate(verdict.drafted) if token in pair.stop_ids), -1),

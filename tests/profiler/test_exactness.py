@@ -9,6 +9,7 @@ from profiler import exactness
 from profiler.decode import decode
 from profiler.sampling import Sampling
 from profiler.streams import Streams
+from profiler.verification import Coupling
 from tests.profiler.scripted import MarkovVerifier, OneStepDrafter, TableModel, masked_drafter, pair_of, prompt_ids
 from theory.acceptance import LinearAcceptance
 from theory.coupled import CoupledAcceptance, coupled_acceptance
@@ -182,16 +183,10 @@ def test_exact_drafts_are_accepted_at_reached_slots_as_both_formulas_say(tiny_pa
         assert abs(surplus) < 4.9 * deviation
 
 
-class Apart(Streams):
-    """The verifier's noise, one row longer than the drafter's, is not the drafter's."""
-
-    def gumbel(self, position, count, *rest):
-        return super().gumbel(position + 1000 * (count > 8), count, *rest)
-
-
 def test_noise_that_is_not_shared_shows_in_the_acceptance(tiny_pair, monkeypatch):
-    """The text is still the verifier's own, which no comparison of texts would object to."""
-    monkeypatch.setattr(exactness, "Streams", Apart)
+    """The drafter has another position's: the text is still the verifier's, which no comparison of texts objects to."""
+    shared, later = Coupling.noise, lambda place: replace(place, position=place.position + 1000)
+    monkeypatch.setattr(Coupling, "noise", lambda way, place, *rest: shared(way, later(place), *rest))
     pair = replace(tiny_pair, stop_ids=frozenset())
 
     surplus, deviation = accepted_beyond(pair, "coupled_chance", effort=4, rule=COUPLED)
