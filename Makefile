@@ -40,7 +40,7 @@ mutation: $(VENV)/.installed ## put faults into the theory, one at a time, and c
 	$(BIN)/python -m tests.mutation_score
 
 notebooks: $(VENV)/.installed ## execute every notebook
-	$(BIN)/python -m pytest -n 2 --nbmake notebooks/ --nbmake-timeout=600
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbmake notebooks/ --nbmake-timeout=600
 
 bench: $(VENV)/.installed ## measure speed, side by side with peers (ARGS="--only assisted")
 	$(BIN)/python -m benchmarks $(ARGS)
