@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from tqdm import tqdm
 
+from benchmarks.generation import generate
 from benchmarks.table import Table, spread
 from profiler import pairs, tasks
 from profiler.decode import decode
@@ -110,25 +110,17 @@ def _ours(pair: Pair, ids: list[int], leniency: float, streams: Streams) -> tupl
 
 def _theirs(pair: Pair, ids: list[int], leniency: float, request: int) -> tuple[int, int]:
     """Its first round reads the prompt too, so that it has one forward of the verifier for each round."""
-    torch.manual_seed(request)
-    verifier, sampling = pair.verifier.model, pair.verifier.sampling
     forwards: list[None] = []
-    counter = verifier.register_forward_hook(lambda *_: forwards.append(None))
-    inputs = torch.tensor([ids], device=pair.device)
-    with torch.inference_mode():
-        text = verifier.generate(  # type: ignore[operator]
-            input_ids=inputs,
-            attention_mask=torch.ones_like(inputs),
-            assistant_model=pair.drafter.model,  # type: ignore[attr-defined]
-            assistant_ensemble_weight=1 - leniency if leniency else None,
-            do_sample=True,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_new_tokens=pair.spec.task.token_limit,
-        )
+    counter = pair.verifier.model.register_forward_hook(lambda *_: forwards.append(None))
+    tokens = generate(
+        pair,
+        ids,
+        request,
+        assistant_model=pair.drafter.model,  # type: ignore[attr-defined]
+        assistant_ensemble_weight=1 - leniency if leniency else None,
+    )
     counter.remove()
-    return text.shape[1] - len(ids), len(forwards)
+    return tokens, len(forwards)
 
 
 def _row(leniency: float, ours: Runs, theirs: Runs) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-import torch
 from tqdm import tqdm
 
+from benchmarks.generation import generate
 from benchmarks.table import Table, spread
 from profiler import pairs, tasks
 from profiler.decode import decode
@@ -22,7 +22,7 @@ def run(spec: PairSpec, *, prompts: int, seed: int) -> Table:
     pair = pairs.load(spec)
     ways: dict[str, Callable[[list[int], int], int]] = {
         "verifier alone": lambda ids, request: _speculative(pair, ids, 0, seed, request),
-        "verifier alone, transformers' generate": lambda ids, request: _generate(pair, ids, request),
+        "verifier alone, transformers' generate": lambda ids, request: generate(pair, ids, request),
     }
     for effort in spec.efforts:
         ways[f"speculative, K = {effort}"] = lambda ids, request, k=effort: _speculative(pair, ids, k, seed, request)
@@ -55,20 +55,3 @@ def _speculative(pair: Pair, ids: list[int], effort: int, seed: int, request: in
     return sum(
         len(each.tokens) for each in decode(pair, ids, effort=effort, rule=LOSSLESS, streams=streams, token_limit=limit)
     )
-
-
-def _generate(pair: Pair, ids: list[int], request: int) -> int:
-    torch.manual_seed(request)
-    model, sampling = pair.verifier.model, pair.verifier.sampling
-    inputs = torch.tensor([ids], device=pair.device)
-    with torch.inference_mode():
-        text = model.generate(  # type: ignore[operator]
-            input_ids=inputs,
-            attention_mask=torch.ones_like(inputs),
-            do_sample=True,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_new_tokens=pair.spec.task.token_limit,
-        )
-    return text.shape[1] - len(ids)

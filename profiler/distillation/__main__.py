@@ -11,14 +11,13 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from profiler.distillation.drafters import EARLY_EXIT, LORA, sample, train_drafter
+from profiler.training.workers import finished
 
 _SAMPLERS = 2
 
@@ -43,20 +42,10 @@ def main(argv: list[str] | None = None) -> int:
     work = settings.work / str(settings.seed)
     shares = [(work, settings.seed, (line, _SAMPLERS), lock) for line in range(_SAMPLERS)]
     pairs = [(pair, settings.out, work, settings.seed, line, lock) for line, pair in enumerate((EARLY_EXIT, LORA))]
-    if not (_finished(context, sample, shares) and _finished(context, train_drafter, pairs)):
+    if not (finished(context, sample, shares) and finished(context, train_drafter, pairs)):
         return 1
     shutil.rmtree(work)
     return 0
-
-
-def _finished(context: Any, work: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether all processes, one for each of the `arguments`, ended well."""
-    workers = [context.Process(target=work, args=each) for each in arguments]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return not any(worker.exitcode for worker in workers)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from profiler.distillation.samples import Sample
+from profiler.drafters.attention import hiding
 
 BLOCK_SIZE = 8
 """Slots that a drafter proposes at once."""
@@ -29,8 +30,7 @@ def visible(known: torch.Tensor, length: int, size: int, *, causal: bool) -> tor
     if causal:
         own &= slot[:, None] >= slot
     before = torch.arange(length) < known.repeat_interleave(size)[:, None]
-    allowed = torch.cat([before, own], dim=1)
-    return torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min)[None, None]
+    return hiding(~torch.cat([before, own], dim=1), torch.float32)
 
 
 def weights(drafted: torch.Tensor) -> torch.Tensor:

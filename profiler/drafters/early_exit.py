@@ -9,7 +9,7 @@ import torch
 from profiler.drafters.canvas import Canvas
 from profiler.drafters.commit import Order
 from profiler.drafters.draft import Draft
-from profiler.drafters.early_exit_network import EarlyExitNetwork, prefix_of
+from profiler.drafters.early_exit_network import EarlyExitNetwork, KeysAndValues, prefix_of
 from profiler.noise import Noise
 from profiler.pairs.families import EarlyExitSpec
 from profiler.pairs.parts import Parts
@@ -60,23 +60,27 @@ class EarlyExitDrafter:
         if not 1 <= effort <= block:
             raise ValueError(f"`effort` must lie in [1, {block}] for a block of {block} tokens, got {effort}")
         self.verifier.require_read(prefix)
+        known = [
+            (keys.to(self._head), values.to(self._head))
+            for keys, values in prefix_of(self.verifier.cache, len(self.network.layers))
+        ]
         draft = self.canvas.denoise(
-            lambda slots: self._block_logits(prefix, slots), block=block, effort=effort, noise=noise.among(self._ids)
+            lambda slots: self._block_logits(prefix, known, slots),
+            block=block,
+            effort=effort,
+            noise=noise.among(self._ids),
         )
         probs = draft.probs.new_zeros(block, self._size).index_copy(1, self._ids, draft.probs)
         return dataclasses.replace(draft, tokens=self._ids[draft.tokens], probs=probs)
 
-    def _block_logits(self, prefix: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-        """Raw logits (B, H) of what the B `slots` after `prefix` may hold, from one pass."""
+    def _block_logits(self, prefix: torch.Tensor, known: list[KeysAndValues], slots: torch.Tensor) -> torch.Tensor:
+        """Raw logits (B, H) of what the B `slots` after `prefix` may hold, from one pass after what is `known`."""
         block = torch.cat([prefix[-1:], self._ids_and_mask[slots[:-1]]])
-        known = len(prefix) - 1
+        anchor = len(prefix) - 1
         hidden = self.network(
             self.network.rows(block, self._embeddings)[None],
-            positions=torch.arange(known, known + len(block), device=block.device)[None],
-            prefix=[
-                (keys.to(self._head), values.to(self._head))
-                for keys, values in prefix_of(self.verifier.cache, len(self.network.layers))
-            ],
+            positions=torch.arange(anchor, anchor + len(block), device=block.device)[None],
+            prefix=known,
         )
         return hidden[0] @ self._head.T
 

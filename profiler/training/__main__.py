@@ -16,6 +16,7 @@ from pathlib import Path
 import tyro
 
 from profiler.training.recipes import RECIPES, train_network
+from profiler.training.workers import finished
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,10 @@ def main(argv: list[str] | None = None) -> int:
     context = multiprocessing.get_context("spawn")
     lock = context.RLock()
     states = settings.work / str(settings.seed)
-    workers = [
-        context.Process(
-            target=train_network, args=(name, settings.out, states / f"{name}.pt", settings.seed, line, lock)
-        )
-        for line, name in enumerate(RECIPES)
+    networks = [
+        (name, settings.out, states / f"{name}.pt", settings.seed, line, lock) for line, name in enumerate(RECIPES)
     ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if any(worker.exitcode for worker in workers):
+    if not finished(context, train_network, networks):
         return 1
     shutil.rmtree(states)
     return 0
