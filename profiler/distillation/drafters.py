@@ -24,13 +24,13 @@ from profiler.pairs.prompting import render
 from profiler.tasks.templates import TemplateTask
 
 EARLY_EXIT, LORA = "smollm2", "smollm2-lora"
-PROMPTS = 600
+PROMPTS = 1380
 _SHARD = 48
 _TOKEN_LIMIT = 128
 _LAYERS, _HEAD = 3, 8192
 RECIPES = {
-    "early_exit": Recipe(title="early exit", steps=900, batch=4, rate=6e-4),
-    "lora": Recipe(title="gated LoRA", steps=260, batch=1, rate=2e-3),
+    "early_exit": Recipe(title="early exit", steps=3000, batch=4, rate=6e-4),
+    "lora": Recipe(title="gated LoRA", steps=900, batch=1, rate=2e-3),
 }
 
 
