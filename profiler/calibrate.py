@@ -30,8 +30,8 @@ from theory.calibration import calibrate
 from theory.models import LENIENCIES, predict_best
 from theory.planner import recommend
 
-TIMED = CactusAcceptance(budget=1)
-"""Of another kind than linear acceptance: how much longer its rounds take is recorded too (`theory.rule_times`)."""
+TIMED = (CactusAcceptance(budget=1), CactusAcceptance(budget=1, solver="taylor"))
+"""Of other kinds than linear acceptance: how much longer their rounds take is recorded too (`theory.rule_times`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     run = settings.open(pair, "calibrate", prompts, options)
     rules = [LOSSLESS] if anchor is None else [LOSSLESS, anchor]
     cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
-    cells += [Cell(effort=spec.efforts[0], rule=rule, replica=1) for rule in (TIMED, LOSSLESS)]
+    cells += [Cell(effort=spec.efforts[0], rule=rule, replica=1) for rule in (*TIMED, LOSSLESS)]
     try:
         record(pair, cells, prompts, run=run, seed=settings.seed)
     finally:

@@ -14,7 +14,7 @@ from profiler import pairs, tasks
 from profiler.drafters.commit import Order
 from profiler.pairs import Pair, PairSpec, prompting
 from profiler.pairs.compiled import Compile, compile_forwards
-from profiler.pairs.families import DrafterSpec
+from profiler.pairs.families import DrafterSpec, Dtype
 from profiler.provenance import provenance
 from profiler.recording import WARMUP_REQUESTS
 from profiler.store import RunFolder, digest, open_run
@@ -55,6 +55,9 @@ class RunOptions:
     """Confidence above which a drafter that has such a threshold commits a token, instead of the pair's own."""
     block_size: int | None = None
     """Tokens drafted a round, instead of the pair's own."""
+    dtype: Dtype | None = None
+    """What both models compute in, instead of the pair's own dtypes; distributions are float32 or more in any case.
+    Another dtype is another verifier: a run says which, and calibrations in one are not used for sweeps in another."""
     out: Path = Path("results")
     """The folder that holds the run folders, as OUT/PAIR/RUN."""
     run: str = ""
@@ -81,6 +84,11 @@ class RunOptions:
             if self.block_size < 0:
                 raise ValueError(f"--block-size must be at least 0, got {self.block_size}; 0 is the remaining canvas")
             spec = dataclasses.replace(spec, block_size=self.block_size)
+        if self.dtype is not None:
+            models = {
+                name: dataclasses.replace(getattr(spec, name), dtype=self.dtype) for name in ("drafter", "verifier")
+            }
+            spec = dataclasses.replace(spec, **models)
         if self.efforts:
             spec = dataclasses.replace(spec, efforts=tuple(sorted(numbers("efforts", self.efforts, int))))
         for effort in spec.efforts:

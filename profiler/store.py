@@ -12,7 +12,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,17 +49,17 @@ class RunFolder:
         """Write one request as one line in one call under a lock, and only then count it as recorded."""
         row = {**vars(key), **record, "provenance": digest(self.provenance)}
         line = (dumps(row) + "\n").encode()
-        descriptor = os.open(self.path / _JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            before = os.fstat(descriptor).st_size
-            written = os.write(descriptor, line)
-            if written < len(line):
-                os.ftruncate(descriptor, before)  # or the next record would be fused to the fragment
-                raise OSError(f"the disk took {written} of {len(line)} bytes of a record; free space and run again")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with _locked(self.path):
+            descriptor = os.open(self.path / _JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                before = os.fstat(descriptor).st_size
+                written = os.write(descriptor, line)
+                if written < len(line):
+                    os.ftruncate(descriptor, before)  # or the next record would be fused to the fragment
+                    raise OSError(f"the disk took {written} of {len(line)} bytes of a record; free space and run again")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         self.records[key] = json.loads(line)
 
     def identity(self) -> dict[str, Any]:
@@ -160,12 +161,18 @@ def read_journal(path: Path) -> dict[Key, dict[str, Any]]:
     """The recorded requests of a run folder.
 
     A line that is no record (the program was killed, or the power failed, in the middle of a write) is moved to
-    ``journal.torn`` and its request is recorded again (case O61). A request that stands twice with different contents
-    is an error.
+    ``journal.torn`` and its request is recorded again (case O61); a record that another process is writing is waited
+    for. A request that stands twice with different contents is an error.
     """
     journal = path / _JOURNAL
     if not journal.exists():
         return {}
+    with _locked(path):
+        return _mended(journal)
+
+
+def _mended(journal: Path) -> dict[Key, dict[str, Any]]:
+    """The records of a journal, which is written anew without its torn lines."""
     records: dict[Key, dict[str, Any]] = {}
     whole, torn = [], []
     for number, line in enumerate(journal.read_bytes().splitlines(keepends=True), start=1):
@@ -182,12 +189,23 @@ def read_journal(path: Path) -> dict[Key, dict[str, Any]]:
         records[key] = row
         whole.append(line)
     if torn:
-        with (path / _TORN).open("ab") as bad:
+        with (journal.parent / _TORN).open("ab") as bad:
             bad.writelines(line if line.endswith(b"\n") else line + b"\n" for line in torn)
         partial = journal.with_suffix(".part")
         partial.write_bytes(b"".join(whole))
         partial.replace(journal)
     return records
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from the folder's journal; the lock is the folder's, since the file may be replaced."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

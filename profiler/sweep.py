@@ -30,7 +30,7 @@ from theory.calibration import Calibration
 from theory.comparison import compare
 from theory.coupled import CoupledAcceptance
 from theory.measurements import measure, two_runs
-from theory.models import predict_by_all
+from theory.models import predict_by_all, timed_rules
 from theory.rounds import Rounds
 
 LENIENCIES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -109,6 +109,9 @@ def main(argv: list[str] | None = None) -> None:
         run.require_same_pair(calibration.identity, calibrated)
         if calibration.latency is not None and (measurements.scored > 0).all():
             print(summary.measured_frontier(measurements, calibration.latency))
+        known = {rule.label for rule in timed_rules(calibration, list(rules.values()))}
+        if missing := [label for label in rules if label not in known and label != CoupledAcceptance().label]:
+            print(f"not predicted, for want of a recorded time: {', '.join(missing)}; record again")
         predictions = predict_by_all(calibration, Rounds.read(calibrated / "rounds.parquet"), list(rules.values()))
         print(summary.comparison([compare(each, measurements, runs=runs) for each in predictions.values()], calibrated))
     if runs is not None:

@@ -15,7 +15,7 @@ from profiler.drafters.draft import Draft
 from profiler.noise import Gumbel, Noise, Uniforms
 from profiler.pairs.pair import Pair
 from profiler.streams import Stream, Streams
-from theory.acceptance import RatioRule, Rule, accept_prefix
+from theory.acceptance import RatioRule, Rule, accept_prefix, acceptance_probability
 from theory.coupled import CoupledAcceptance, coupled_token
 from theory.distances import total_variation
 
@@ -71,10 +71,12 @@ class RatioTest:
         block = len(drafted)
         law, accepted = p[0], torch.zeros((), dtype=torch.long, device=p.device)
         if block:
-            acceptance = self.rule.probability(_at(drafted, p), _at(drafted, q))
+            q_drafted = _at(drafted, q)
+            target = self.rule.drafted_target(_at(drafted, p), q_drafted)
+            acceptance = acceptance_probability(target, q_drafted)
             accepted = accept_prefix(acceptance, self._uniforms(Stream.ACCEPTANCE, place, block))
             slot = accepted.clamp(max=block - 1)[None]
-            (replacement,) = self.rule.residual(p[slot], q[slot], drafted[slot])
+            (replacement,) = self.rule.residual(p[slot], q[slot], drafted[slot], target[slot])
             law = torch.where(accepted < block, replacement, p[block])
         return accepted, sampling.draw(law, self._uniforms(Stream.REPLACEMENT, place)), law
 

@@ -98,17 +98,21 @@ class LinearAcceptance:
         """Name in tables and files, such as ``linear:0.25``."""
         return f"linear:{_canonical(self.leniency)}"
 
+    def drafted_target(self, p_drafted: Array, q_drafted: Array, /) -> Array:
+        """Return the target's probability of drafted tokens, elementwise."""
+        return mixture(p_drafted, q_drafted, self.leniency)
+
     def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
         """Return the acceptance probability of drafted tokens, elementwise; 0 where ``q_drafted`` is 0."""
-        return acceptance_probability(mixture(p_drafted, q_drafted, self.leniency), q_drafted)
+        return acceptance_probability(self.drafted_target(p_drafted, q_drafted), q_drafted)
 
-    def target(self, p: Array, q: Array, drafted: Array, /) -> Array:
-        """Return the relaxed target, ``(..., V)``; it does not depend on ``drafted``."""
+    def target(self, p: Array, q: Array, drafted: Array, drafted_target: Array | None = None, /) -> Array:
+        """Return the relaxed target, ``(..., V)``; it depends neither on ``drafted`` nor on ``drafted_target``."""
         return mixture(p, q, self.leniency)
 
-    def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
+    def residual(self, p: Array, q: Array, drafted: Array, drafted_target: Array | None = None, /) -> Array:
         """Return the distribution that replaces a rejected token, ``(..., V)``."""
-        return replacement_law(self.target(p, q, drafted), q)
+        return replacement_law(self.target(p, q, drafted, drafted_target), q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,21 +144,27 @@ class CactusAcceptance:
         """Name in tables and files, such as ``cactus:1`` or ``cactus-taylor:1``."""
         return f"{'cactus' if self.solver == 'exact' else 'cactus-taylor'}:{_canonical(self.budget)}"
 
+    def drafted_target(self, p_drafted: Array, q_drafted: Array, /) -> Array:
+        """Return the target's probability of drafted tokens, which is γ, elementwise."""
+        solve = raised_probability if self.solver == "exact" else raised_probability_taylor
+        return solve(p_drafted, self.budget)
+
     def probability(self, p_drafted: Array, q_drafted: Array, /) -> Array:
         """Return the acceptance probability of drafted tokens, elementwise; 0 where ``q_drafted`` is 0."""
-        return acceptance_probability(self._raise(p_drafted), q_drafted)
+        return acceptance_probability(self.drafted_target(p_drafted, q_drafted), q_drafted)
 
-    def target(self, p: Array, q: Array, drafted: Array, /) -> Array:
-        """Return the relaxed target, ``(..., V)``; an id outside the vocabulary leaves ``p`` as it is."""
-        return raise_and_rescale(p, drafted, self._raise(drafted_probability(p, drafted)))
+    def target(self, p: Array, q: Array, drafted: Array, drafted_target: Array | None = None, /) -> Array:
+        """Return the relaxed target, ``(..., V)``; an id outside the vocabulary leaves ``p`` as it is.
 
-    def residual(self, p: Array, q: Array, drafted: Array, /) -> Array:
-        """Return the distribution that replaces a rejected token, ``(..., V)``."""
-        return replacement_law(self.target(p, q, drafted), q)
+        ``drafted_target`` is what the method of that name returned, where it is known: γ is not solved for again.
+        """
+        if drafted_target is None:
+            drafted_target = self.drafted_target(drafted_probability(p, drafted), drafted_probability(q, drafted))
+        return raise_and_rescale(p, drafted, drafted_target)
 
-    def _raise(self, p: Array) -> Array:
-        solve = raised_probability if self.solver == "exact" else raised_probability_taylor
-        return solve(p, self.budget)
+    def residual(self, p: Array, q: Array, drafted: Array, drafted_target: Array | None = None, /) -> Array:
+        """Return the distribution that replaces a rejected token, ``(..., V)``; ``drafted_target`` as in `target`."""
+        return replacement_law(self.target(p, q, drafted, drafted_target), q)
 
 
 LOSSLESS = LinearAcceptance(leniency=0)

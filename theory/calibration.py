@@ -82,8 +82,9 @@ class Calibration:
     rule_seconds_se: dict[str, float | None] | None = None
 
     def extra_seconds(self, rule: Rule) -> float:
-        """Return what a round under a rule takes beyond one under linear acceptance; 0 for kinds not timed."""
-        return (self.rule_seconds or {}).get(rule_kind(rule.label), 0.0)
+        """Return what a round under a rule takes beyond one under linear acceptance; NaN for kinds not timed."""
+        kind = rule_kind(rule.label)
+        return 0.0 if kind == rule_kind(LOSSLESS.label) else (self.rule_seconds or {}).get(kind, math.nan)
 
     @property
     def has_overhead(self) -> bool:

@@ -29,7 +29,7 @@ class ExactMatch(LinearAcceptance):
         """Return ``p``, the chance of a match."""
         return p_drafted
 
-    def residual(self, p: Law, q: Law, drafted: Tokens, /) -> Law:
+    def residual(self, p: Law, q: Law, drafted: Tokens, drafted_target: Law | None = None, /) -> Law:
         """Return ``p`` without the drafted token."""
         other = np.where(np.arange(p.shape[-1]) == drafted[..., None], 0.0, p)
         law: Law = other / other.sum(axis=-1, keepdims=True)
@@ -39,7 +39,7 @@ class ExactMatch(LinearAcceptance):
 class ReplaceFromTarget(LinearAcceptance):
     """A rejected token is replaced by a draw from ``p`` instead of the residual."""
 
-    def residual(self, p: Law, q: Law, drafted: Tokens, /) -> Law:
+    def residual(self, p: Law, q: Law, drafted: Tokens, drafted_target: Law | None = None, /) -> Law:
         """Return ``p``."""
         return p
 

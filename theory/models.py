@@ -1,5 +1,6 @@
 """Models: the predictions that a recording supports, side by side on the same cells."""
 
+import math
 from collections.abc import Sequence
 
 from theory.acceptance import LOSSLESS, LinearAcceptance, RatioRule, Rule
@@ -30,13 +31,22 @@ def predict_best(
     )
 
 
+def timed_rules(calibration: Calibration, rules: Sequence[Rule]) -> list[RatioRule]:
+    """Return the rules that can be predicted: none whose kind has a time that was not recorded, nor the coupled one.
+
+    Without times outside the forwards no throughput rests on a rule's own time, so that all ratio rules are returned.
+    """
+    ratio = [rule for rule in rules if isinstance(rule, RatioRule)]
+    return [rule for rule in ratio if not (calibration.has_overhead and math.isnan(calibration.extra_seconds(rule)))]
+
+
 def predict_by_all(
     calibration: Calibration, rounds: Rounds, rules: Sequence[Rule], *, resamples: int = 1000
 ) -> dict[Model, Prediction]:
     """Predict by every model that the recording supports, the one that assumes most first.
 
     Eq. 6-7 comes as printed: for linear rules alone, and without the time outside the two forwards, which the others
-    add where it was measured. Coupled verification is left out, since no model predicts it.
+    add where it was measured. Rules that `timed_rules` does not return are left out.
 
     Parameters
     ----------
@@ -47,7 +57,7 @@ def predict_by_all(
     resamples
         Of the bootstrap over prompts.
     """
-    ratio = [rule for rule in rules if isinstance(rule, RatioRule)]
+    ratio = timed_rules(calibration, rules)
     linear = [rule for rule in ratio if isinstance(rule, LinearAcceptance)]
     supported: list[Model] = ["position", "replay"]
     if best_model(rounds) == "anchored":

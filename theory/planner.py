@@ -143,8 +143,13 @@ def usable(prediction: Prediction, caution: float, **floors: float | None) -> Pr
         if value is not None and not 0 <= value <= 1:
             remedy = {"minimum_agreement": "1 asks for lossless text", "caution": "0 takes estimates as they are"}
             raise ValueError(f"`{name}` must lie in [0, 1], got {value}; {remedy.get(name, 'it is a share')}")
-    if np.isnan(prediction.tokens_per_second).any():
+    unknown = np.isnan(prediction.tokens_per_second)
+    if unknown.all():
         raise ValueError("`prediction` must have throughput, got NaN: latency was not measured; calibrate with timing")
+    if unknown.any():
+        rules = ", ".join(dict.fromkeys(prediction.rule[unknown].tolist()))
+        msg = f"`prediction` must have throughput, got NaN for {rules}: the time of such rules was not measured"
+        raise ValueError(f"{msg}; calibrate anew, or predict other rules")
     if prediction.model != "anchored":
         return prediction
     within = np.flatnonzero(~prediction.extrapolated)

@@ -18,7 +18,7 @@ from figures.report import choice, errors, frontiers, page, recording
 from theory.acceptance import LinearAcceptance, RatioRule, parse_rule
 from theory.calibration import Calibration
 from theory.measurements import Measurements
-from theory.models import LENIENCIES, predict_best
+from theory.models import LENIENCIES, predict_best, timed_rules
 from theory.rounds import Rounds
 from theory.tables import replacing
 
@@ -69,7 +69,7 @@ def report(run: Path, minimum_agreement: float, *, sweep: Path | None = None, re
     measured, repeated = (
         None if folder is None else Measurements.read(folder / "measurements.parquet") for folder in (sweep, repeat)
     )
-    rules = _rules(measured)
+    rules = timed_rules(calibration, _rules(measured))
     prediction = predict_best(calibration, rounds, rules)
     parts = [
         choice.recommendation(prediction, measured, minimum_agreement),
@@ -110,7 +110,7 @@ def _identity(settings: dict[str, Any], provenance: dict[str, Any]) -> dict[str,
 
 
 def _rules(measured: Measurements | None) -> list[RatioRule]:
-    """A grid of leniencies, and the rules of the sweep that a recording can predict."""
+    """A grid of leniencies, and the rules of the sweep but for coupled verification."""
     labels = [] if measured is None else measured.rule[measured.effort > 0].tolist()
     rules: list[RatioRule] = [LinearAcceptance(leniency=leniency) for leniency in LENIENCIES]
     rules += [rule for rule in map(parse_rule, labels) if isinstance(rule, RatioRule)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -49,7 +50,13 @@ def require_readable(path: Path, sha256: str) -> None:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """The SHA-256 of a file, in hexadecimal digits; of one that has not changed since, computed once."""
+    stat = path.stat()
+    return _digest(path, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _digest(path: Path, size: int, changed: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,9 +1,10 @@
 import json
 
 import pytest
+import torch
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import assisted, bandwidth, overhead, sampler, speedup
+from benchmarks import assisted, bandwidth, overhead, precision, sampler, speedup
 from benchmarks.table import Table, spread
 from profiler import pairs
 from tests.profiler.conftest import one_thread, tiny_pair_file
@@ -48,7 +49,7 @@ def test_tokens_per_round_have_the_error_of_independent_prompts():
     runs = assisted.Runs(tokens=[8, 4], rounds=[2, 2], seconds=[2.0, 2.0])
 
     assert runs.speeds == [4, 2]
-    assert runs.tokens_per_round == (3, pytest.approx(8**0.5 / 4))
+    assert runs.tokens_per_round == (3, pytest.approx(1))
 
 
 def test_the_parts_of_a_round_add_up(spec):
@@ -76,6 +77,26 @@ def test_a_forward_is_held_against_the_bytes_of_its_model(spec):
     assert column(table, "tokens") == ["1", "9"]
     assert all(0.9 * weights < float(memory) < 2 * weights for memory in column(table, "MB"))  # and 200 cached tokens
     assert all(float(value) > 0 for value in column(table, "forward ms"))
+
+
+def test_a_dtype_moves_the_verifiers_distributions_a_little_and_its_own_not_at_all(spec, monkeypatch):
+    moved, error = (float(value) for value in column(precision.run([spec], prompts=2, seed=0), "mean")[0].split(" +- "))
+    monkeypatch.setattr(precision, "DTYPES", ("float32", "float32"))
+
+    assert 0 < error < moved < 0.1
+    assert column(precision.run([spec], prompts=2, seed=0), "mean") == ["0.0000 +- 0.0000"]
+
+
+def test_the_distributions_of_an_answer_are_those_after_each_beginning_of_it(spec):
+    pair = pairs.load(spec)
+    prompt, answer = [5, 6, 7], [8, 9, 10]
+    laws = precision._laws(pair.verifier, prompt, answer, pair.device)
+    for index, law in enumerate(laws):
+        text = torch.tensor(prompt + answer[:index])
+        pair.verifier.start(text)
+        assert torch.equal(law.argsort(), pair.verifier.score(text[-1:], text[:0])[0].argsort())
+
+    assert laws.shape == (len(answer), pair.vocabulary_size)
 
 
 def test_the_command_runs_the_parts_asked_for_and_keeps_them(tiny_pair_file, tmp_path, capsys):

@@ -94,6 +94,7 @@ def write_run(folder: Path, rounds: Rounds, identity: dict[str, Any] = IDENTITY)
     folder.mkdir(parents=True)
     efforts = np.unique(rounds.effort)
     calibration = calibrate(rounds, block_size=4, identity=identity, exactness=("joint",) * efforts.size)
+    calibration = replace(calibration, rule_seconds={"cactus": 0.0})
     calibration.to_json(folder / "calibration.json")
     rounds.write(folder / "rounds.parquet")
     manifest = {"settings": identity["settings"], "provenances": {"a": identity["provenance"]}}

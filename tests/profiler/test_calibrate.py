@@ -16,7 +16,7 @@ from theory.calibration import Calibration
 from theory.rounds import Rounds
 
 FEW = ("--prompts", "2", "--efforts", "1,2", "--run", "mine")
-REQUESTS = 2 * 6  # two prompts, two efforts at two leniencies, and the first effort twice more, once under Cactus
+REQUESTS = 2 * 7  # two prompts, two efforts at two leniencies; the first effort again, also under two kinds of Cactus
 FILES = {"manifest.json", "journal.jsonl", "rounds.parquet", "calibration.json"}
 
 
@@ -52,7 +52,7 @@ def test_a_calibration_writes_its_files_and_prints_what_follows(command):
     assert calibration.exactness == ("joint", "joint")
     assert calibration.block_size == 8
     assert calibration.latency is not None
-    assert set(calibration.rule_seconds) == {"cactus"}
+    assert set(calibration.rule_seconds) == {"cactus", "cactus-taylor"}
 
 
 def test_a_recorded_calibration_fits_its_schema_and_gives_a_report(command):
@@ -269,7 +269,7 @@ def test_O11_nan_logits_end_the_recording_and_keep_the_earlier_rows(command, own
 
     assert "the drafter's logits are NaN at slot 0 of round 0" in error
     assert "load it in float32 or check the checkpoint" in error
-    assert len(command.rows("good")) == 2 * 4
+    assert len(command.rows("good")) == 2 * 5
 
 
 def test_O08_tokenizers_that_differ_are_refused(command, own_pair):

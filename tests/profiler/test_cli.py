@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from profiler import pairs
 from profiler.cli import RunOptions, guarded, numbers
@@ -52,6 +53,17 @@ def test_options_replace_what_the_description_says(options):
     spec = options(order="entropy", block_size=4, efforts="2,1,2").spec()
 
     assert (spec.drafter.order, spec.block_size, spec.efforts) == ("entropy", 4, (1, 2))
+
+
+def test_a_dtype_is_that_of_both_models_and_makes_another_pair_of_them(options):
+    spec = options(dtype="bfloat16").spec()
+
+    assert (spec.drafter.dtype, spec.verifier.dtype) == ("bfloat16", "bfloat16")
+    assert spec.settings() != options().spec().settings()
+    pair = options(dtype="bfloat16").load(spec)
+    assert pair.verifier.model.dtype == torch.bfloat16
+    pair.verifier.start(torch.tensor([5, 6]))
+    assert pair.verifier.score(torch.tensor([6]), torch.tensor([7])).dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -37,30 +37,30 @@ PAIR_LAW = (P[START][:, None] * P).double().numpy()
 class AlwaysAccept:
     """O02: the uniform is ignored."""
 
-    def probability(self, p_drafted, q_drafted):
-        return torch.ones_like(p_drafted)
+    def drafted_target(self, p_drafted, q_drafted):
+        return q_drafted
 
-    def residual(self, p, q, drafted):
+    def residual(self, p, q, drafted, target):
         return p
 
 
 class ReplaceFromTheTarget:
     """A rejected token is replaced by a draw from p instead of the residual."""
 
-    def probability(self, p_drafted, q_drafted):
-        return LOSSLESS.probability(p_drafted, q_drafted)
+    def drafted_target(self, p_drafted, q_drafted):
+        return LOSSLESS.drafted_target(p_drafted, q_drafted)
 
-    def residual(self, p, q, drafted):
+    def residual(self, p, q, drafted, target):
         return p
 
 
 class ExactMatch:
     """O05: a draft is accepted if an independent draw from p is the same."""
 
-    def probability(self, p_drafted, q_drafted):
-        return p_drafted
+    def drafted_target(self, p_drafted, q_drafted):
+        return p_drafted * q_drafted
 
-    def residual(self, p, q, drafted):
+    def residual(self, p, q, drafted, target):
         return torch.where(torch.arange(p.shape[-1]) == drafted, 0.0, p)
 
 

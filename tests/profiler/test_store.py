@@ -1,10 +1,12 @@
 import errno
+import fcntl
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,26 @@ def test_O62_records_of_several_processes_do_not_mix(path):
     rows = read_journal(path)
     assert {each.prompt for each in rows} == {f"{letter}/{row}" for letter in "abcd" for row in range(50)}
     assert all(row["text"] == each.prompt[0] * 20_000 for each, row in rows.items())
+    assert not (path / "journal.torn").exists()
+
+
+@pytest.mark.parametrize("access", [lambda run: read_journal(run.path), lambda run: run.append(key(3), {})])
+def test_O62_a_record_that_is_being_written_is_waited_for(three, path, access):
+    """A reader that took half a line for a torn one would write the journal anew, without what others append."""
+    journal = path / "journal.jsonl"
+    whole = journal.read_bytes()
+    lock = os.open(path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    journal.write_bytes(whole[:-10])
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(access, three)
+        with pytest.raises(TimeoutError):
+            other.result(timeout=0.3)
+        journal.write_bytes(whole)
+        os.close(lock)
+        other.result()
+
+    assert lines(path)[:3] == whole.splitlines(keepends=True)
     assert not (path / "journal.torn").exists()
 
 

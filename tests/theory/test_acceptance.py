@@ -134,6 +134,15 @@ class TestEmittedLaw:
             assert law.sum() == pytest.approx(1, abs=LAW_TOLERANCE)
             assert (law[rule.target(p, q, np.asarray(y)) == 0] == 0).all()
 
+    @given(strategies.pairs(), strategies.rules)
+    def test_what_is_known_of_the_target_is_not_solved_for_again(self, pair, rule):
+        p, q = pair
+        for y in np.flatnonzero(q):
+            known = rule.drafted_target(p[y], q[y])
+
+            assert known == rule.target(p, q, np.asarray(y))[y]
+            assert (rule.residual(p, q, np.asarray(y), known) == rule.residual(p, q, np.asarray(y))).all()
+
     def test_O04_a_greedy_draft_is_scored_as_certain(self):
         p, soft, certain = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.3, 0.1]), np.array([1.0, 0, 0])
 

@@ -40,6 +40,8 @@ CALLS = {
     "raise_and_rescale": [(acceptance.raise_and_rescale, P, DRAFTED, COIN)],
     "raised_probability": [(acceptance.raised_probability, RATES, COIN)],
     "raised_probability_taylor": [(acceptance.raised_probability_taylor, RATES, COIN)],
+    "LinearAcceptance.drafted_target": [(LINEAR.drafted_target, RATES, COIN)],
+    "CactusAcceptance.drafted_target": [(CACTUS.drafted_target, RATES, COIN), (TAYLOR.drafted_target, RATES, COIN)],
     "LinearAcceptance.probability": [(LINEAR.probability, RATES, COIN)],
     "LinearAcceptance.target": [(lambda p, q: LINEAR.target(p, q, None), P, Q)],
     "LinearAcceptance.residual": [(lambda p, q: LINEAR.residual(p, q, None), P, Q)],

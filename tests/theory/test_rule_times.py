@@ -6,7 +6,9 @@ import pytest
 from tests.recordings import make_rounds
 from theory.acceptance import CactusAcceptance, LinearAcceptance
 from theory.calibration import Calibration, calibrate
-from theory.models import best_model, predict_best
+from theory.coupled import CoupledAcceptance
+from theory.models import best_model, predict_best, predict_by_all, timed_rules
+from theory.planner import recommend
 from theory.rounds import Rounds
 from theory.rule_times import rule_seconds
 
@@ -59,12 +61,34 @@ def test_nothing_is_made_up():
 def test_a_prediction_adds_the_time_of_each_kind_of_rule():
     rounds = recorded()
     calibration = calibrated(rounds)
-    untimed = replace(calibration, rule_seconds=None)
-    with_rules, without = (predict_best(each, rounds, RULES, resamples=2) for each in (calibration, untimed))
-    costs, plain = (each.tokens_per_round / each.tokens_per_second for each in (with_rules, without))
+    prediction = predict_best(calibration, rounds, RULES, resamples=2)
+    costs = prediction.tokens_per_round / prediction.tokens_per_second
 
     assert calibration.rule_seconds == {"cactus": pytest.approx(2.0)}
-    assert costs - plain == pytest.approx([0, 0, 2])
+    assert costs - costs[0] == pytest.approx([0, 0, 2])
+
+
+def test_the_throughput_of_a_kind_that_was_not_timed_is_not_predicted():
+    rounds = recorded()
+    untimed = replace(calibrated(rounds), rule_seconds=None)
+    prediction = predict_best(untimed, rounds, RULES, resamples=2)
+
+    assert np.isnan(prediction.tokens_per_second).tolist() == [False, False, True]
+    assert not np.isnan(prediction.tokens_per_round).any()
+    with pytest.raises(ValueError, match="got NaN for cactus:2: the time of such rules was not measured; calibrate"):
+        recommend(prediction)
+
+
+def test_only_rules_of_a_kind_that_was_timed_are_predicted_where_times_are():
+    rounds = recorded()
+    timed_one = calibrated(rounds)
+    untimed = replace(timed_one, rule_seconds=None)
+    clockless = calibrated(make_rounds(2, 2))
+
+    assert timed_rules(timed_one, [*RULES, CoupledAcceptance()]) == RULES
+    assert timed_rules(untimed, RULES) == RULES[:2]
+    assert timed_rules(clockless, RULES) == RULES
+    assert set(predict_by_all(untimed, rounds, RULES, resamples=2)["replay"].rule) == {"linear:0", "linear:0.5"}
 
 
 def test_rounds_that_time_a_rule_are_no_anchor():
