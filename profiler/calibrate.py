@@ -32,6 +32,8 @@ from theory.planner import recommend
 
 TIMED = (CactusAcceptance(budget=1), CactusAcceptance(budget=1, solver="taylor"))
 """Of other kinds than linear acceptance: how much longer their rounds take is recorded too (`theory.rule_times`)."""
+TWICE = 20
+"""Prompts that are decoded again, for those times and the noise of the clock, which need fewer than d_K."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +85,9 @@ def main(argv: list[str] | None = None) -> None:
     run = settings.open(pair, "calibrate", prompts, options)
     rules = [LOSSLESS] if anchor is None else [LOSSLESS, anchor]
     cells = [Cell(effort=effort, rule=rule) for effort in spec.efforts for rule in rules]
-    cells += [Cell(effort=spec.efforts[0], rule=rule, replica=1) for rule in (*TIMED, LOSSLESS)]
+    again = [Cell(effort=spec.efforts[0], rule=rule, replica=1) for rule in (*TIMED, LOSSLESS)]
     try:
+        record(pair, [*cells, *again], prompts[:TWICE], run=run, seed=settings.seed)
         record(pair, cells, prompts, run=run, seed=settings.seed)
     finally:
         if run.records:

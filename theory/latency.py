@@ -206,7 +206,8 @@ def _draft_line(
 
 
 def _noise_floor(rounds: Rounds) -> float | None:
-    """Largest relative difference of median draft plus verify time between a cell and its duplicate."""
+    """Largest relative difference of median draft plus verify time between a cell and its duplicate, same prompts."""
+    rounds = rounds.select(np.isin(rounds.prompt, rounds.prompt[rounds.replica > 0]))
     seconds = rounds.draft_seconds + rounds.verify_seconds
     differences = []
     for effort, rule in {(e, r) for e, r in zip(rounds.effort, rounds.rule, strict=True)}:

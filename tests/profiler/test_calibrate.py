@@ -55,6 +55,17 @@ def test_a_calibration_writes_its_files_and_prints_what_follows(command):
     assert set(calibration.rule_seconds) == {"cactus", "cactus-taylor"}
 
 
+def test_only_the_first_prompts_are_decoded_twice(command, monkeypatch):
+    monkeypatch.setattr(calibrate, "TWICE", 1)
+    command(*FEW)
+    rows = command.rows("mine")
+
+    assert len(rows) == REQUESTS - 3
+    assert {row["prompt"] for row in rows if row["replica"]} == {rows[0]["prompt"]}
+    whole = [(row["prompt"], row["effort"], row["rule"], row["replica"]) for row in rows]
+    assert len(set(whole)) == len(whole)
+
+
 def test_a_recorded_calibration_fits_its_schema_and_gives_a_report(command):
     command(*FEW)
     run = command.run("mine")

@@ -151,11 +151,19 @@ def test_O40_prefill_is_kept_apart():
 
 
 def test_noise_floor_is_the_difference_of_a_cell_from_its_duplicate():
-    rounds = timed([1, 1, 2, 1, 1], [1.0, 1.0, 2.0, 1.25, 1.25], replica=[0, 0, 0, 1, 1], verify_seconds=[1.5] * 5)
-    fit = fit_latency(rounds)
+    prompts, replicas = ["a", "b", "a", "a", "b"], [0, 0, 0, 1, 1]
+    draft = [1.0, 1.0, 2.0, 1.25, 1.25]
+    fit = fit_latency(timed([1, 1, 2, 1, 1], draft, prompt=prompts, replica=replicas, verify_seconds=[1.5] * 5))
 
     assert fit.noise_floor == pytest.approx(2.75 / 2.5 - 1, rel=8 * EPS)
     assert fit.rounds_per_effort == (2, 1), "the duplicate is not fitted"
+
+
+def test_noise_floor_is_taken_within_the_prompts_that_were_decoded_twice():
+    draft, prompts, replicas = [1.0, 1.25, 9.0, 9.0], ["a", "a", "b", "c"], [0, 1, 0, 0]
+    fit = fit_latency(timed([1] * 4, draft, prompt=prompts, replica=replicas, verify_seconds=[1.5] * 4))
+
+    assert fit.noise_floor == pytest.approx(2.75 / 2.5 - 1, rel=8 * EPS)
 
 
 def test_times_that_were_not_measured():
