@@ -1,4 +1,4 @@
-"""Tokens per second of lossless speculative decoding against the verifier alone, in turn on the same prompts."""
+"""Tokens per second of lossless speculative decoding, of the verifier and of the drafter alone, on the same prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tqdm import tqdm
 from benchmarks.generation import generate
 from benchmarks.table import Table, spread
 from profiler import pairs, tasks
-from profiler.decode import decode
+from profiler.decode import decode, decode_drafter_alone
 from profiler.pairs import Pair, PairSpec
 from profiler.streams import Streams
 from profiler.timing import Clock, undisturbed
@@ -26,6 +26,8 @@ def run(spec: PairSpec, *, prompts: int, seed: int) -> Table:
     }
     for effort in spec.efforts:
         ways[f"speculative, K = {effort}"] = lambda ids, request, k=effort: _speculative(pair, ids, k, seed, request)
+    for effort in () if spec.drafter.reads_verifier else spec.efforts:
+        ways[f"drafter alone, K = {effort}"] = lambda ids, request, k=effort: _drafted(pair, ids, k, seed, request)
     clock = Clock.for_device(pair.device)
     chosen = [pair.encode(prompt.text) for prompt in tasks.load(spec.task.name).prompts(prompts, seed)]
     for way in ways.values():
@@ -55,3 +57,8 @@ def _speculative(pair: Pair, ids: list[int], effort: int, seed: int, request: in
     return sum(
         len(each.tokens) for each in decode(pair, ids, effort=effort, rule=LOSSLESS, streams=streams, token_limit=limit)
     )
+
+
+def _drafted(pair: Pair, ids: list[int], effort: int, seed: int, request: int) -> int:
+    streams, limit = Streams(seed=seed, request=request), pair.spec.task.token_limit
+    return sum(map(len, decode_drafter_alone(pair, ids, effort=effort, streams=streams, token_limit=limit)))

@@ -24,7 +24,8 @@ def column(table, name):
 def test_every_way_of_decoding_has_a_speed(spec):
     table = speedup.run(spec, prompts=2, seed=0)
 
-    assert len(table.rows) == 2 + len(spec.efforts)
+    assert len(table.rows) == 2 + 2 * len(spec.efforts)
+    assert "drafter alone, K = 2" in column(table, "way")
     assert all(float(speed) > 0 for speed in column(table, "tokens/s"))
     assert column(table, "ratio")[0] == "1.00"
 
