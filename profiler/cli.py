@@ -53,6 +53,9 @@ class RunOptions:
     """Commit order of the drafter, instead of the pair's own."""
     confidence: float | None = None
     """Confidence above which a drafter that has such a threshold commits a token, instead of the pair's own."""
+    aligned: bool | None = None
+    """Whether drafts of the family block end at multiples of the block size, instead of the pair's own. False: they are
+    whole blocks."""
     block_size: int | None = None
     """Tokens drafted a round, instead of the pair's own."""
     dtype: Dtype | None = None
@@ -77,7 +80,7 @@ class RunOptions:
         spec = self._described()
         if self.task:
             spec = spec.for_task(self.task)
-        for name in ("order", "confidence"):
+        for name in ("order", "confidence", "aligned"):
             if getattr(self, name) is not None:
                 spec = dataclasses.replace(spec, drafter=_with(spec.drafter, name, getattr(self, name)))
         if self.block_size is not None:

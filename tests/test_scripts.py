@@ -9,6 +9,7 @@ import pytest
 
 from tests.profiler.pairs.test_named import write as write  # a fixture
 from theory.calibration import Calibration
+from theory.rounds import Rounds
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,15 +21,20 @@ def run(**environment):
 
 
 def test_the_gpu_check_writes_a_calibration_of_times_for_a_pair(write, tmp_path):
-    """The second of its two pairs, shrunk: a fixed number of steps, four efforts."""
-    out = tmp_path / "out"
-    done = run(PAIRS=str(write("sdar-8b-qwen3-8b")), OUT=str(out), PROMPTS="1", ROUNDS="2")
+    """The second of its two pairs, shrunk: a fixed number of steps, four efforts, whole blocks after 200 tokens."""
+    out, pair = tmp_path / "out", write("sdar-8b-qwen3-8b")
+    pair.write_text(pair.read_text().replace("token_limit = 20", "token_limit = 60"))
+    done = run(PAIRS=str(pair), OUT=str(out), PROMPTS="1", ROUNDS="3")
 
     assert done.returncode == 0, done.stderr
     calibration = Calibration.from_json(out / "sdar-8b-qwen3-8b.json")
     assert calibration.efforts == (1, 2, 4, 8)
     assert calibration.latency.draft_slope_seconds is not None
     assert calibration.divergence == (None,) * 4
+    rounds = Rounds.read(out / "runs/sdar-8b-qwen3-8b/check/rounds.parquet")
+    assert (rounds.passes == rounds.effort).all()
+    assert (rounds.drafted == 16).all()
+    assert not any("passes" in warning for warning in calibration.warnings)
     assert "Lower bounds" in (out / "sdar-8b-qwen3-8b.txt").read_text()
 
 

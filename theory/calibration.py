@@ -22,6 +22,9 @@ from theory.tables import StrPath, refuse_other_schema, replacing
 
 LARGE_SHIFT = 0.1
 """Relative difference of d_K between two recordings that is worth a warning, where its 95 % interval leaves out 0."""
+OTHER_PASSES = 0.1
+"""Relative difference of the mean number of passes from K that is worth a warning: b is off by as much. The last blocks
+of texts, cut by the token limit, make less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +184,7 @@ def calibrate(
         exactness=tuple(str(guarantee) for guarantee in exactness),
         warnings=(
             *_warnings(efforts, prompts, latency),
+            *_passes_warnings(rounds.select(rounds.replica == 0), latency),
             *_shift_warnings(efforts, divergence, list(map(paired_difference, reached, shifted)), prompts),
             *_order_warnings(cells, exactness),
         ),
@@ -201,7 +205,10 @@ def without_divergence(calibration: Calibration) -> Calibration:
         divergence_all_slots=unknown,
         tokens_per_round=unknown,
         tokens_per_request=None,
-        warnings=("d_K was not measured: nothing but the times can be used", *_latency_warnings(calibration.latency)),
+        warnings=(
+            "d_K was not measured: nothing but the times can be used",
+            *(warning for warning in calibration.warnings if warning.startswith("latency")),
+        ),
     )
 
 
@@ -239,6 +246,18 @@ def _latency_warnings(latency: LatencyFit | None) -> list[str]:
     if latency is None:
         return ["latency was not measured: throughput cannot be predicted"]
     return [f"latency: {flag}" for flag in latency.flags]
+
+
+def _passes_warnings(rounds: Rounds, latency: LatencyFit | None) -> Iterator[str]:
+    """Where drafts took other than K passes, as thresholds and cut blocks make them, so that b is not a pass's time."""
+    if latency is None or latency.draft_slope_seconds is None:
+        return
+    means = {effort: float(rounds.passes[rounds.effort == effort].mean()) for effort in latency.efforts}
+    others = [
+        f"{mean:.2f} (effort {effort})" for effort, mean in means.items() if abs(mean / effort - 1) > OTHER_PASSES
+    ]
+    if others:
+        yield f"latency: passes of a draft on average: {', '.join(others)}; b is the time of an effort, not of a pass"
 
 
 def _shift_warnings(

@@ -92,7 +92,11 @@ def latency(calibration: Calibration, rounds: Rounds) -> Section:
             "recorded; the verifier's time has a slope only where they tell one"
             + (f" ({', '.join(fit.verify_flags)})." if fit.verify_flags else "."),
         ],
-        warnings=[flag.replace("_", " ") for flag in fit.flags],
+        warnings=[
+            warning.removeprefix("latency: ").replace("_", " ")
+            for warning in calibration.warnings
+            if warning.startswith("latency: ")
+        ],
         figures=[drawing(figure6.draw(rounds.select(rounds.replica == 0), fit), "Draft and verifier times.")],
         tables=[
             table(

@@ -124,6 +124,13 @@ def test_a_confidence_is_set_where_the_family_has_one(options):
         RunOptions(pair="qwen2.5-1.5b-qwen2.5-32b", confidence=0.5).spec()
 
 
+def test_blocks_are_aligned_or_whole_where_the_family_has_the_choice(options):
+    assert RunOptions(pair="sdar-8b-qwen3-8b").spec().drafter.aligned
+    assert not RunOptions(pair="sdar-8b-qwen3-8b", aligned=False).spec().drafter.aligned
+    with pytest.raises(ValueError, match="--aligned does not apply to drafters of the family masked"):
+        options(aligned=False).spec()
+
+
 def test_prompts_are_a_number_of_the_tasks_or_those_of_a_file(options, tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("".join(f"text {number}\n" for number in range(9)))

@@ -158,6 +158,31 @@ def timed_calibration():
     return calibrated(Rounds.concatenate(rounds), exactness=("joint", "none", "none"))
 
 
+@pytest.mark.parametrize(
+    ("passes", "told"),
+    [
+        ({1: [1] * 20, 4: [4] * 20}, ""),
+        ({1: [1] * 20, 4: [4] * 18 + [1, 2]}, ""),  # the last blocks of two texts
+        ({1: [1] * 20, 4: [4] * 17 + [1] * 3}, "3.55 (effort 4)"),
+        ({1: [8] * 20, 4: [2] * 20}, "8.00 (effort 1), 2.00 (effort 4)"),
+        ({1: [8] * 20}, ""),  # one effort has no b
+    ],
+)
+def test_passes_that_are_not_the_effort_are_told_beside_their_time(passes, told):
+    """Under the second rule too, whose rounds the times are fitted to, but not in the duplicate."""
+    parts = []
+    for k, counts in passes.items():
+        times = {"draft_seconds": [0.01 * k] * 20, "verify_seconds": [0.01] * 20}
+        cell = {"effort": [k] * 20, **times}
+        parts += [make_rounds(20, 1, passes=counts, rule=[rule] * 20, **cell) for rule in ("linear:0", "linear:1")]
+        parts.append(make_rounds(20, 1, passes=[9] * 20, replica=[1] * 20, **cell))
+    whole = calibrated(Rounds.concatenate(parts), block_size=1, exactness=("joint",) * len(passes))
+    expected = [f"latency: passes of a draft on average: {told}; b is the time of an effort, not of a pass"]
+
+    for calibration in (whole, without_divergence(whole)):
+        assert [text for text in calibration.warnings if "passes" in text] == expected * bool(told)
+
+
 def test_written_and_read_back(tmp_path):
     calibration = timed_calibration()
     calibration.to_json(tmp_path / "calibration.json")
