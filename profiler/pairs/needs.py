@@ -8,7 +8,7 @@ from typing import Any
 from profiler.pairs.checkpoints import shortened
 from profiler.pairs.families import EarlyExitSpec, LoraSpec, ModelSpec
 from profiler.pairs.spec import PairSpec, names, read
-from theory.roofline import H100, H200, Device, LatencyBound, ModelShape, bound_latency
+from theory.roofline import BYTES_PER_NUMBER, H100, H200, Device, LatencyBound, ModelShape, bound_latency
 
 PROMPT_TOKENS = 200
 """Of a question, its format and its instruction, where a bound needs a length."""
@@ -35,13 +35,14 @@ def memory_bytes(spec: PairSpec) -> int:
     drafter, verifier = shapes(spec)
     length = PROMPT_TOKENS + spec.task.token_limit
     block = spec.longest_block
-    if isinstance(spec.drafter, LoraSpec):
-        weights = drafter.parameters * _BYTES[spec.verifier.dtype]
-    else:
-        weights = drafter.parameters * _BYTES[spec.drafter.dtype] + verifier.parameters * _BYTES[spec.verifier.dtype]
-    caches = verifier.cache_bytes(length)
+    of_verifier = _BYTES[spec.verifier.dtype]
+    of_drafter = of_verifier if isinstance(spec.drafter, LoraSpec) else _BYTES[spec.drafter.dtype]
+    weights = drafter.parameters * of_drafter
+    if not isinstance(spec.drafter, LoraSpec):
+        weights += verifier.parameters * of_verifier
+    caches = verifier.cache_bytes(length) * of_verifier // BYTES_PER_NUMBER
     if spec.drafter.reading != "recompute" and not isinstance(spec.drafter, EarlyExitSpec):
-        caches += drafter.cache_bytes(length)
+        caches += drafter.cache_bytes(length) * of_drafter // BYTES_PER_NUMBER
     return weights + caches + 2 * (block + 1) * verifier.vocabulary * _BYTES["float32"]
 
 

@@ -1,5 +1,6 @@
 """The named pairs are those of the paper: its Tables 2 to 5, and what they need."""
 
+import dataclasses
 import json
 
 import pytest
@@ -134,14 +135,24 @@ def test_memory_of_a_pair_fits_the_device_it_needs(name, gigabytes):
 
 
 def test_memory_of_the_embedded_pair_counted_part_by_part():
-    """Weights in float32, keys and values of 200 + 64 tokens in two bytes, p and q of 9 rows in float32."""
+    """Weights, keys and values of 200 + 64 tokens, and p and q of 9 rows, all in float32."""
     spec = pairs.read("embedded")
     drafter, verifier = needs.shapes(spec)
     weights = 4 * (drafter.parameters + verifier.parameters)
-    caches = 264 * 2 * 2 * 128 * (2 + 16)
+    caches = 264 * 2 * 4 * 128 * (2 + 16)
 
     assert (len(drafter.layers), len(verifier.layers), verifier.vocabulary) == (2, 16, 92)
     assert needs.memory_bytes(spec) == weights + caches + 2 * 9 * 92 * 4
+
+
+def test_the_memory_of_an_adapters_pair_is_counted_in_the_dtype_of_the_verifier():
+    """The drafter is the verifier with its adapter, each with a cache of 200 + 128 tokens in 30 layers of 3 heads."""
+    spec = pairs.read("smollm2-lora")
+    half = dataclasses.replace(spec, verifier=dataclasses.replace(spec.verifier, dtype="bfloat16"))
+    weights, distributions = needs.shapes(spec)[0].parameters, 2 * 9 * 49152 * 4
+
+    for each, size in ((spec, 4), (half, 2)):
+        assert needs.memory_bytes(each) == size * (weights + 2 * 328 * 2 * 3 * 64 * 30) + distributions
 
 
 @pytest.mark.parametrize("name", pairs.names())
