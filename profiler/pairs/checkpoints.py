@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
@@ -21,7 +22,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file, extract_commit_hash
 
 from profiler.pairs import gguf_files, random_weights
 from profiler.pairs.families import ModelSpec
@@ -111,7 +112,8 @@ class Checkpoints:
     def tokenizer(self, model: ModelSpec) -> PreTrainedTokenizerBase:
         """The tokenizer.json as it stands: AutoTokenizer would choose a class by the model's type and override it."""
         if model.tokenizer:
-            model = ModelSpec(checkpoint=model.tokenizer)
+            revision = model.revision if model.tokenizer == model.checkpoint else "main"
+            model = ModelSpec(checkpoint=model.tokenizer, revision=revision)
         path = self._gguf(model) if model.gguf else None
         try:
             if path:
@@ -128,16 +130,22 @@ class Checkpoints:
             raise ValueError(self._not_loaded(model, name, error)) from error
 
     def fingerprint(self, model: ModelSpec) -> str:
-        """What the weights are: a digest of the local files that hold them, else the hub name with its revision."""
+        """What the weights are: a digest of the local files that hold them, else the hub name with its commit.
+
+        The revision stands for a commit that is not known. Raises ValueError for a folder without weights.
+        """
         if self.random:
             return f"random, seed {random_weights.SEED}"
         if model.gguf:
             return f"sha256:{gguf_files.digest(self._gguf(model))[:16]}"
         folder = Path(self.location(model))
         if not folder.is_dir():
-            return f"{model.checkpoint}@{model.revision}"
+            return f"{model.checkpoint}@{_commit(model) or model.revision}"
+        files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("*.bin"))
+        if not files:
+            raise ValueError(f"{self.pair}: {folder} must hold weights in *.safetensors or *.bin files, got none")
         digest = hashlib.sha256()
-        for path in sorted(folder.rglob("*.safetensors")):
+        for path in files:
             digest.update(path.read_bytes())
         return f"sha256:{digest.hexdigest()[:16]}"
 
@@ -177,6 +185,12 @@ class Checkpoints:
             )
         place = "a folder beside the pair's TOML, or a hub name"
         return f"{self.pair}: no {part} at {model.checkpoint!r} ({place}): {reason}"
+
+
+def _commit(model: ModelSpec) -> str | None:
+    """The commit that a hub model's revision stood for when its config was loaded."""
+    config = try_to_load_from_cache(model.checkpoint, "config.json", revision=model.revision)
+    return extract_commit_hash(config, None) if isinstance(config, str) else None
 
 
 def shortened(config: dict[str, Any], layers: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import huggingface_hub
 import pytest
 import torch
 import transformers
@@ -9,9 +10,12 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from profiler import pairs
-from profiler.pairs.families import FAMILIES, MaskedSpec
+from profiler.pairs.checkpoints import Checkpoints
+from profiler.pairs.families import FAMILIES, MaskedSpec, ModelSpec
 from profiler.pairs.loading import banned_ids, mask_id
 from profiler.training.data import MASK_ID, TOKEN_IDS
+
+COMMITS = {"main": "a" * 40, "next": "b" * 40}
 
 
 @pytest.fixture
@@ -62,6 +66,61 @@ def test_weights_are_named_by_their_contents(own_pair, tiny_pair):
 
     assert changed["verifier"] != tiny_pair.weights["verifier"]
     assert changed["drafter"] == tiny_pair.weights["drafter"] != tiny_pair.weights["verifier"]
+
+
+def test_weights_in_bin_files_are_named_by_their_contents_too(own_pair, tiny_pair):
+    folder, weights = own_pair.parent / "verifier", tiny_pair.verifier.model.state_dict()
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    first = pairs.load(str(own_pair)).weights["verifier"]
+    torch.save(weights | {"model.norm.weight": weights["model.norm.weight"] * 2}, folder / "pytorch_model.bin")
+
+    assert pairs.load(str(own_pair)).weights["verifier"] != first
+
+
+def test_a_folder_without_weights_has_no_digest(own_pair):
+    spec = pairs.read(str(own_pair))
+    checkpoints = Checkpoints(pair=spec.name, folder=spec.folder, device=torch.device("cpu"))
+    (own_pair.parent / "verifier/model.safetensors").unlink()
+
+    with pytest.raises(
+        ValueError, match=r"tiny: .*verifier must hold weights in \*.safetensors or \*.bin files, got none"
+    ):
+        checkpoints.fingerprint(spec.verifier)
+
+
+@pytest.fixture
+def hub(own_pair, tmp_path, monkeypatch):
+    """The verifier of the pair in a hub's cache instead, at each of two commits; the branches are main and next."""
+    cache = tmp_path / "hub/models--own--verifier"
+    (cache / "refs").mkdir(parents=True)
+    for branch, commit in COMMITS.items():
+        (cache / "refs" / branch).write_text(commit)
+        shutil.copytree(own_pair.parent / "verifier", cache / "snapshots" / commit)
+    shutil.rmtree(own_pair.parent / "verifier")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    own_pair.write_text(own_pair.read_text().replace('checkpoint = "verifier"', 'checkpoint = "own/verifier"'))
+    return cache / "snapshots"
+
+
+@pytest.mark.usefixtures("hub")
+def test_weights_of_a_hub_are_named_by_the_commit_that_was_loaded(own_pair, tiny_pair):
+    main = pairs.load(str(own_pair))
+    own_pair.write_text(own_pair.read_text().replace("[verifier]", '[verifier]\nrevision = "next"'))
+
+    assert main.weights == tiny_pair.weights | {"verifier": f"own/verifier@{COMMITS['main']}"}
+    assert pairs.load(str(own_pair)).weights["verifier"] == f"own/verifier@{COMMITS['next']}"
+
+
+def test_a_tokenizer_is_that_of_the_revision_unless_it_is_another_repositorys(own_pair, hub):
+    edit(hub / COMMITS["next"] / "tokenizer.json", swap)
+    spec = pairs.read(str(own_pair))
+    checkpoints = Checkpoints(pair=spec.name, folder=spec.folder, device=torch.device("cpu"))
+    own = ModelSpec(checkpoint="own/verifier", tokenizer="own/verifier", revision="next")
+    other = ModelSpec(checkpoint="other/drafter", tokenizer="own/verifier", revision="next")
+
+    ids = [checkpoints.tokenizer(model).get_vocab()["pens"] for model in (own, other)]
+    assert ids == [TOKEN_IDS["books"], TOKEN_IDS["pens"]]
 
 
 @pytest.mark.parametrize("name", ["drafter", "verifier"])
