@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 from tqdm import tqdm
 
 from benchmarks.table import Table, spread
 from profiler import pairs, tasks
 from profiler.decode import decode
+from profiler.drafters.draft import Draft
 from profiler.pairs import Pair, PairSpec
 from profiler.pairs.compiled import networks
 from profiler.streams import Streams
@@ -49,29 +52,64 @@ def _parts(pair: Pair, ids: list[int], effort: int, streams: Streams) -> list[fl
     """Mean seconds a round of a request: all of it, drafter's and verifier's forwards, what is around, the verdict."""
     limit = pair.spec.task.token_limit
     clock = Clock.for_device(pair.device)
-    with _forwards(pair.drafter, clock) as drafting, _forwards(pair.verifier, clock) as verifying:
+    forwards = _Forwards(clock)
+    with forwards.watching(pair):
         rounds = list(decode(pair, ids, effort=effort, rule=LOSSLESS, streams=streams, token_limit=limit))
     verdict = sum(each.overhead_seconds for each in rounds)
     whole = sum(each.draft_seconds + each.verify_seconds for each in rounds) + verdict
-    drafter, verifier = _seconds(drafting, clock), _seconds(verifying, clock) - rounds[0].prefill_seconds
+    drafter, verifier = forwards.seconds("drafter"), forwards.seconds("verifier")
     values = whole, drafter, verifier, whole - drafter - verifier - verdict, verdict
     return [value / len(rounds) for value in values]
 
 
-@contextmanager
-def _forwards(owner: Any, clock: Clock) -> Iterator[list[Any]]:
-    """Marks before and after every forward of the networks that an object holds."""
-    marks: list[Any] = []
-    hooks = []
-    for network in networks(owner):
-        hooks.append(network.register_forward_pre_hook(lambda *_: marks.append(clock.mark())))
-        hooks.append(network.register_forward_hook(lambda *_: marks.append(clock.mark())))
-    try:
-        yield marks
-    finally:
-        for hook in hooks:
-            hook.remove()
+class _Forwards:
+    """Marks before and after every forward: those of the prompt, then the drafter's and the verifier's in turn.
 
+    Two models may share a network, so that whose forward it is goes by who runs it. Modules are watched down to two
+    levels below a network, and the outermost call counts: families also call an encoder or a head on its own.
+    """
 
-def _seconds(marks: list[Any], clock: Clock) -> float:
-    return sum(clock.seconds(begin, end)[0] for begin, end in list(pairwise(marks))[::2])
+    def __init__(self, clock: Clock):
+        self._clock = clock
+        self._marks: dict[str, list[Any]] = {"prompt": [], "drafter": [], "verifier": []}
+        self._whose = "prompt"
+        self._depth = 0
+
+    @contextmanager
+    def watching(self, pair: Pair) -> Iterator[None]:
+        """Mark the pair's forwards inside."""
+        modules = {
+            module
+            for network in [*networks(pair.drafter), *networks(pair.verifier)]
+            for name, module in network.named_modules()
+            if name.count(".") < 2
+        }
+        hooks = [module.register_forward_pre_hook(self._begin) for module in modules]
+        hooks += [module.register_forward_hook(self._end) for module in modules]
+        try:
+            with mock.patch.object(pair.drafter, "draft", partial(self._draft, pair.drafter.draft)):
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def seconds(self, whose: str) -> float:
+        """Seconds within the forwards of ``drafter`` or ``verifier``."""
+        return sum(self._clock.seconds(begin, end)[0] for begin, end in list(pairwise(self._marks[whose]))[::2])
+
+    def _draft(self, draft: Callable[..., Draft], *args: Any, **kwargs: Any) -> Draft:
+        self._whose = "drafter"
+        try:
+            return draft(*args, **kwargs)
+        finally:
+            self._whose = "verifier"
+
+    def _begin(self, *_: Any) -> None:
+        if self._depth == 0:
+            self._marks[self._whose].append(self._clock.mark())
+        self._depth += 1
+
+    def _end(self, *_: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._marks[self._whose].append(self._clock.mark())

@@ -77,12 +77,13 @@ class EarlyExitDrafter:
         """Raw logits (B, H) of what the B `slots` after `prefix` may hold, from one pass after what is `known`."""
         block = torch.cat([prefix[-1:], self._ids_and_mask[slots[:-1]]])
         anchor = len(prefix) - 1
-        hidden = self.network(
+        logits = self.network(
             self.network.rows(block, self._embeddings)[None],
             positions=torch.arange(anchor, anchor + len(block), device=block.device)[None],
             prefix=known,
+            head=self._head,
         )
-        return hidden[0] @ self._head.T
+        return logits[0]
 
 
 def build(parts: Parts[EarlyExitSpec]) -> EarlyExitDrafter:

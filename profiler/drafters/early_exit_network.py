@@ -67,8 +67,11 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
         positions: torch.Tensor,
         prefix: Sequence[KeysAndValues],
         mask: torch.Tensor | None = None,
+        head: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Final representations (N, B, d) of N blocks of `rows` (N, B, d), whose places in the text are `positions`.
+
+        With `head`, as the method of that name gives it, their logits (N, B, H) instead.
 
         `prefix` holds the verifier's keys and values (N, heads, n, width) of each layer here, with their rotation;
         none for a text of the anchor alone. `positions` is (N, B) or (1, B). The additive `mask` (N, 1, B, n + B)
@@ -78,7 +81,8 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
         before = _Before(prefix)
         for layer in self.layers:
             rows = layer(rows, attention_mask=mask, position_embeddings=rotary, cache=before, is_causal=False)
-        return self.norm(rows)
+        hidden = self.norm(rows)
+        return hidden if head is None else hidden @ head.T
 
     def head(self, embeddings: torch.Tensor) -> torch.Tensor:
         """The rows (H, d) of the verifier's head for the ids that can be drafted: logits are ``hidden @ head.T``."""

@@ -66,7 +66,7 @@ class FeatureDrafter:
         rows = torch.nn.functional.embedding(torch.cat([prefix[-1:], masks]), embedding)
         new = self.verifier.features[self._cache.get_seq_length() :]
         dtype = self.backbone.fc.weight.dtype
-        return self.backbone.hidden(rows.to(dtype), new.to(dtype), self._cache)
+        return self.backbone(rows.to(dtype), new.to(dtype), self._cache)
 
     def _law(self, logits: torch.Tensor) -> torch.Tensor:
         return sampling.probabilities(sampling.permitted_logits(logits, self._banned), self.sampling)

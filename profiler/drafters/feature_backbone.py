@@ -106,7 +106,7 @@ class FeatureBackbone(Qwen3PreTrainedModel):
         """Rows that the network was trained to denoise at once, the anchor included."""
         return int(_setting(self.config, "block_size"))
 
-    def hidden(self, embeddings: torch.Tensor, features: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+    def forward(self, embeddings: torch.Tensor, features: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
         """Final representations (B, d) of a block of `embeddings` (B, d) that follows the text.
 
         `features` (C, L d) are those of the tokens that `cache` does not hold yet; their keys and values stay there,

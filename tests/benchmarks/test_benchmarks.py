@@ -1,3 +1,5 @@
+import dataclasses
+import itertools
 import json
 
 import pytest
@@ -7,9 +9,20 @@ from benchmarks import __main__ as benchmarks
 from benchmarks import assisted, bandwidth, overhead, precision, sampler, speedup
 from benchmarks.table import Table, spread
 from profiler import pairs
+from profiler.timing import Clock
 from tests.profiler.conftest import one_thread, tiny_pair_file
+from tests.profiler.drafters.checks import PROMPT
+from tests.profiler.drafters.kinds import BLOCK, KINDS, write_pair
 
 __all__ = ["one_thread", "tiny_pair_file"]
+
+FORWARDS_OF_A_DRAFT = {
+    "uniform": 2,  # encoder and decoder
+    "dflash": 2,  # and the verifier's head
+    "dspark": 2 + 2 * BLOCK,  # and its own, and for each token both tables of what follows it
+    "autoregressive": BLOCK,
+}
+"""At effort 1, where it is not one."""
 
 
 @pytest.fixture
@@ -60,6 +73,25 @@ def test_the_parts_of_a_round_add_up(spec):
     for name in ("round", "drafter", "verifier", "around them", "verdict"):
         assert all(float(value) > 0 for value in column(table, name))
     assert all(0 < float(share) < 100 for share in column(table, "outside %"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_forward_of_a_family_is_booked_once_and_to_the_model_that_ran_it(kind, tmp_path, monkeypatch):
+    """By a clock that counts how often it is read: a forward takes 1, the whole round 2 for each and 3 beside."""
+    clock = Clock(lambda: None, read=itertools.count().__next__)
+    monkeypatch.setattr(Clock, "for_device", lambda device: clock)
+    spec = pairs.read(str(write_pair(kind, tmp_path)))
+    monkeypatch.setattr(pairs.Pair, "encode", lambda pair, prompt: PROMPT)
+    table = overhead.run([dataclasses.replace(spec, efforts=(1,))], prompts=2, seed=0)
+
+    names = ("round", "drafter", "verifier", "around them", "verdict")
+    ((whole, drafter, verifier, around, verdict),) = zip(
+        *([float(each) / 1e3 for each in column(table, name)] for name in names), strict=True
+    )
+    assert drafter == FORWARDS_OF_A_DRAFT.get(kind, 1)
+    assert verifier == verdict == 1
+    assert around == drafter + verifier + 2
+    assert whole == 2 * (drafter + verifier) + 3
 
 
 def test_both_samplers_are_timed_for_every_block_and_way_to_sample():

@@ -131,6 +131,16 @@ def test_passes_are_the_forward_passes_that_were_run(pair, effort, monkeypatch):
     assert drafter.exactness(effort) == "joint"
 
 
+def test_the_product_with_the_head_is_a_part_of_the_forward(pair):
+    """So that it is timed as the drafter's and compiled with it."""
+    shapes = []
+    hook = pair.drafter.network.register_forward_hook(lambda _module, _inputs, output: shapes.append(output.shape))
+    drafts_of(drafter_of(pair), block=BLOCK, effort=1, count=1)
+    hook.remove()
+
+    assert shapes == [(1, BLOCK, len(IDS))]
+
+
 def test_other_orders_look_at_the_networks_own_distributions(pair):
     prefix = [0, 3, 1]
     drafter = drafter_of(pair, prefix, order="max_probability")

@@ -154,12 +154,12 @@ def test_O28_the_anchor_of_a_dflash_block_is_no_draft(pair, variant):
 def test_a_round_is_one_pass_of_each_model(pair, monkeypatch):
     model, backbone = pair.verifier.model, pair.drafter.backbone
     monkeypatch.setattr(model, "forward", counting(model.forward))
-    monkeypatch.setattr(backbone, "hidden", counting(backbone.hidden))
+    monkeypatch.setattr(backbone, "forward", counting(backbone.forward))
     endless = dataclasses.replace(pair, stop_ids=frozenset())
     rounds = list(decode(endless, PROMPT, effort=1, rule=LOSSLESS, streams=Streams(seed=0, request=0), token_limit=12))
 
     assert [each.passes for each in rounds] == [1] * len(rounds)
-    assert backbone.hidden.calls == len(rounds)
+    assert backbone.forward.calls == len(rounds)
     assert model.forward.calls == len(rounds) + 1  # the prompt
 
 
@@ -231,7 +231,7 @@ def test_the_network_is_that_of_the_dflash_package():
     features = torch.randn(6, 32, generator=torch.Generator().manual_seed(0))
     rows = torch.randn(5, 16, generator=torch.Generator().manual_seed(1))
 
-    ours = backbone.hidden(rows, features, DynamicCache())
+    ours = backbone(rows, features, DynamicCache())
     theirs = published(
         position_ids=torch.arange(11)[None],
         noise_embedding=rows[None],
