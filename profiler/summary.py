@@ -28,9 +28,11 @@ MODELS = {
 
 
 def calibration(result: Calibration) -> str:
-    """d_K with intervals, and the latency fit."""
+    """d_K with intervals, the latency fit, and whether the forwards were compiled."""
     parts = [_divergence(result)]
     parts += [_latency(result.latency)] if result.latency else ["Latency: not measured."]
+    if "compile" in result.identity["settings"]:
+        parts += [f"Both forwards were compiled by torch (--compile {result.identity['settings']['compile']})."]
     return "\n".join([*parts, *(f"warning: {warning}" for warning in result.warnings)])
 
 

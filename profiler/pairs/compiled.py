@@ -18,7 +18,8 @@ def compile_forwards(pair: Pair, mode: Compile) -> None:
     run, which a cache that grows and is cut back does not offer: it is for drafters without one, and the verifier is
     compiled as by default. What a family calls beside the forward of a network stays as it is.
 
-    Raises ValueError for ``reduce-overhead`` and a drafter with a cache.
+    Raises ValueError for a drafter that runs the verifier's own network, and for ``reduce-overhead`` and a drafter with
+    a cache.
     """
     if mode == "off":
         return
@@ -27,12 +28,17 @@ def compile_forwards(pair: Pair, mode: Compile) -> None:
             f"--compile reduce-overhead needs a drafter without a cache, and {pair.spec.name}'s family "
             f"{pair.spec.drafter.family!r} keeps one: its CUDA graphs would need memory that stays; use default"
         )
-    verifying = networks(pair.verifier)
+    verifying, drafting = networks(pair.verifier), networks(pair.drafter)
+    if any(network is other for network in drafting for other in verifying):
+        raise ValueError(
+            f"--compile needs two networks, and {pair.spec.name}'s family {pair.spec.drafter.family!r} drafts with the "
+            "verifier's own: its adapter acts on other rows in every pass, and torch would compile for each until it "
+            "gives up; leave --compile off"
+        )
     for network in verifying:
         network.compile(dynamic=True)
-    for network in networks(pair.drafter):
-        if not any(network is other for other in verifying):
-            network.compile(dynamic=True, mode=mode)
+    for network in drafting:
+        network.compile(dynamic=True, mode=mode)
 
 
 def networks(owner: Any) -> list[nn.Module]:

@@ -86,11 +86,13 @@ def test_the_manifest_says_that_the_weights_are_random(command):
 
 def test_a_recording_says_that_its_forwards_were_compiled(command, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda forward, **options: forward)
-    command(*TIMED, "--latency.rounds", "2", "--compile", "default")
+    printed = command(*TIMED, "--latency.rounds", "2", "--compile", "default")
     calibration, _ = read(command)
     manifest = json.loads((command.command.run("mine") / "manifest.json").read_text())
 
     assert manifest["settings"]["compile"] == calibration.identity["settings"]["compile"] == "default"
+    assert "\nBoth forwards were compiled by torch (--compile default).\n" in printed
+    assert "compiled" not in command(*TIMED, "--latency.rounds", "2", "--run", "plain")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from profiler import pairs
 from profiler.decode import decode
 from profiler.pairs.compiled import compile_forwards
 from profiler.streams import Streams
-from tests.profiler.scripted import prompt_ids
-from theory.acceptance import LinearAcceptance
+from tests.profiler.drafters.checks import LOSSLESS, PROMPT
+from tests.profiler.drafters.kinds import KINDS, write_pair
+from tests.profiler.scripted import counting, prompt_ids
 
 
 @pytest.fixture
@@ -31,8 +32,7 @@ def recompute(pair):
 
 
 def tokens(pair):
-    rule = LinearAcceptance(leniency=0)
-    rounds = decode(pair, prompt_ids(pair), effort=2, rule=rule, streams=Streams(seed=0, request=0), token_limit=12)
+    rounds = decode(pair, prompt_ids(pair), effort=2, rule=LOSSLESS, streams=Streams(seed=0, request=0), token_limit=12)
     return [token for each in rounds for token in each.tokens]
 
 
@@ -60,10 +60,20 @@ def test_cuda_graphs_are_for_drafters_without_a_cache(tiny_pair_file, compiled):
     assert compiled == [{"dynamic": True}, {"dynamic": True, "mode": "reduce-overhead"}]
 
 
-def test_a_network_that_both_models_share_is_compiled_once(tiny_pair_file, compiled):
-    pair = pairs.load(str(tiny_pair_file))
-    pair.drafter.model = pair.verifier.model
-
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_compiled_forwards_of_each_family_are_those_that_run(kind, tmp_path, monkeypatch):
+    """Or else a run would be recorded as compiled that is not."""
+    pair = pairs.load(str(write_pair(kind, tmp_path)), device="cpu")
+    forwards = []
+    monkeypatch.setattr(torch, "compile", lambda forward, **_: forwards.append(counting(forward)) or forwards[-1])
+    if kind == "lora":
+        with pytest.raises(ValueError, match="--compile needs two networks, and pair's family 'lora'"):
+            compile_forwards(pair, "default")
+        assert forwards == []
+        return
     compile_forwards(pair, "default")
+    rounds = list(decode(pair, PROMPT, effort=1, rule=LOSSLESS, streams=Streams(seed=0, request=0), token_limit=12))
 
-    assert compiled == [{"dynamic": True}]
+    verifying, drafting = (forward.calls for forward in forwards)
+    assert verifying == len(rounds) + 1  # the prompt
+    assert drafting == sum(each.passes for each in rounds)
