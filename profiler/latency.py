@@ -43,6 +43,7 @@ def record_latency(options: RunOptions, latency: LatencyOptions, *, seed: int) -
     if not isinstance(options.prompts, int) or options.prompts < 1:
         raise ValueError(f"--prompts must be a number from 1 on with --weights random, got {options.prompts}")
     spec = _without_task(options.spec())
+    limits = _bounds(spec, latency)
     pair = options.load(spec, random=True, layers=latency.layers)
     prompts = random_prompts(options.prompts, latency.prompt_tokens, pair.vocabulary_size, seed)
     settings = {"seed": seed, "weights": "random", **dataclasses.asdict(latency)}
@@ -60,8 +61,7 @@ def record_latency(options: RunOptions, latency: LatencyOptions, *, seed: int) -
     )
     calibration = without_divergence(calibration)
     calibration.to_json(run.path / "calibration.json")
-    limits = [bounds(spec, device, context=latency.prompt_tokens, layers=latency.layers) for device in (H100, H200)]
-    return "\n".join([summary.calibration(calibration), summary.bounds(limits), summary.files(run.path)])
+    return "\n".join([summary.calibration(calibration), limits, summary.files(run.path)])
 
 
 def random_prompts(count: int, length: int, vocabulary_size: int, seed: int) -> list[Prompt]:
@@ -71,6 +71,15 @@ def random_prompts(count: int, length: int, vocabulary_size: int, seed: int) -> 
         Prompt(id=f"random/{seed}/{row}", text=" ".join(map(str, ids[row].tolist())), reference="")
         for row in range(count)
     ]
+
+
+def _bounds(spec: PairSpec, latency: LatencyOptions) -> str:
+    """The table of lower bounds, or why there is none: an architecture that they are not written down for."""
+    try:
+        limits = [bounds(spec, device, context=latency.prompt_tokens, layers=latency.layers) for device in (H100, H200)]
+    except ValueError as error:
+        return f"\nNo lower bounds: {error}"
+    return summary.bounds(limits)
 
 
 def _without_task(spec: PairSpec) -> PairSpec:

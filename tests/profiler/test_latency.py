@@ -6,6 +6,7 @@ import torch
 from profiler import calibrate
 from profiler.latency import random_prompts
 from tests.profiler.commands import Command
+from tests.profiler.pairs import test_random_weights
 from tests.profiler.pairs.test_random_weights import small as small
 from theory.acceptance import LinearAcceptance
 from theory.calibration import Calibration
@@ -51,6 +52,17 @@ def test_times_are_measured_without_checkpoints_and_d_K_is_not(command, shape):
     assert set(rounds.round) <= {0, 1, 2}
     assert set(rounds.prefix_length[rounds.round == 0]) == {12}
     assert not (command.command.run("mine") / "prediction.json").exists()
+
+
+def test_an_architecture_without_bounds_is_timed_all_the_same(command, monkeypatch):
+    monkeypatch.setitem(test_random_weights.CONFIGS, "mistral", test_random_weights.COMMON)
+    printed = command(*TIMED, "--latency.rounds", "2", kind="mistral")
+    calibration, _ = read(command)
+
+    assert calibration.latency.verify_seconds > 0
+    (told,) = [line for line in printed.splitlines() if "ower bounds" in line]
+    assert told.startswith("No lower bounds: `config` must have a model_type of llama, ")
+    assert "got 'mistral'" in told
 
 
 def test_the_remaining_canvas_is_drafted_at_its_full_length(command):
