@@ -126,7 +126,7 @@ class RunOptions:
             "warmup_requests": WARMUP_REQUESTS,
             "prompts": [prompt.id for prompt in prompts],
             "prompts_digest": digest({prompt.id: prompt.text for prompt in prompts}),
-            "format_digest": prompting.digest(pair.spec.task.format),
+            "format_digest": prompting.digest(pair.spec.task.format, pair.spec.folder),
             **({} if self.compile == "off" else {"compile": self.compile}),
             **settings,
         }

@@ -219,11 +219,21 @@ def _row(line: bytes) -> dict[str, Any] | None:
 
 
 def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an identity that decides whether a calibration speaks of a pair: not its efforts, not the commit."""
+    """The part of an identity that decides whether a calibration speaks of a pair: not its efforts, not the commit.
+
+    A prompt format is its contents, since a file is named without its folder.
+    """
     pair = {name: value for name, value in identity["settings"]["pair"].items() if name != "efforts"}
     origin = identity["provenance"]
     compiled = identity["settings"].get("compile", "off")
-    return {**pair, "weights": origin["weights"], "device": origin["device"], "compile": compiled}
+    formatted = identity["settings"].get("format_digest")
+    return {
+        **pair,
+        "format_digest": formatted,
+        "weights": origin["weights"],
+        "device": origin["device"],
+        "compile": compiled,
+    }
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ def sample(work: Path, seed: int, share: tuple[int, int], lock: Any) -> None:
     write_shards(
         verifier,
         [
-            tokenizer(render(task.format, text, task.instruction), add_special_tokens=False)["input_ids"]
+            tokenizer(render(task.format, spec.folder, text, task.instruction), add_special_tokens=False)["input_ids"]
             for task, text in training_texts(spec, seed)
         ],
         work / "samples",

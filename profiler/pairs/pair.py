@@ -39,7 +39,7 @@ class Pair:
 
         Raises ValueError where the drafter's tokenizer reads it otherwise: p and q must follow one prefix (case O29).
         """
-        text = render(self.spec.task.format, prompt, self.spec.task.instruction)
+        text = render(self.spec.task.format, self.spec.folder, prompt, self.spec.task.instruction)
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         if self.drafter_tokenizer is not None:
             _require_same(ids, self.drafter_tokenizer(text, add_special_tokens=False)["input_ids"], self.spec.name)

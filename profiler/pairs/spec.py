@@ -18,9 +18,10 @@ _HERE = Path(__file__).parent
 class TaskSpec:
     """A benchmark, the most new tokens that a request may get, how a prompt is put, and what to try on it.
 
-    ``format`` names a template of `profiler.pairs.prompting`, ``instruction`` is a line before the prompt. ``efforts``
-    are the pair's own if not given. The grids say what to sweep: leniencies, Cactus budgets in nats by effort,
-    confidence thresholds and block sizes (0: the remaining canvas).
+    ``format`` names a template of `profiler.pairs.prompting` or a text file beside the TOML, ``instruction`` is a line
+    before the prompt. ``efforts`` are the pair's own if not given. The grids say what to sweep: `profiler.sweep` reads
+    leniencies, and Cactus budgets in nats by effort; confidence thresholds and block sizes (0: the remaining canvas)
+    are given by hand, one run each, with ``--confidence`` and ``--block-size``.
     """
 
     name: str
@@ -70,11 +71,12 @@ class PairSpec:
         return self.block_size or self.task.token_limit
 
     def settings(self) -> dict[str, Any]:
-        """The settings as plain values for a manifest: no folder, which differs from machine to machine, no grids."""
+        """The settings as plain values for a manifest: no folders, which differ from machine to machine, no grids."""
         values = dataclasses.asdict(self)
         del values["folder"], values["tasks"]
         for name in _GRIDS:
             del values["task"][name]
+        values["task"]["format"] = Path(self.task.format).name
         values["efforts"] = list(self.efforts)
         return values
 

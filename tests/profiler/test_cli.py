@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from profiler import pairs
 from profiler.cli import RunOptions, guarded, numbers
 from profiler.tasks import word_problems
 from profiler.tasks.task import Prompt
+from profiler.training.data import TOKEN_IDS
+from tests.profiler.commands import copy_pair
 from tests.profiler.conftest import TINY
 
 PROMPTS = [Prompt(id=f"mine/{number}", text=f"text {number}", reference="") for number in range(3)]
@@ -178,6 +181,37 @@ def test_O29_the_manifest_carries_the_format_of_the_prompts(options, tiny_pair, 
 
     assert plain.settings["format_digest"] != thinking.settings["format_digest"]
     assert plain.path != thinking.path
+
+
+def test_O29_a_format_of_ones_own_lies_beside_the_pair_and_is_named_by_its_contents(
+    tiny_pair_file, tmp_path, monkeypatch
+):
+    """From another working directory; no path of this machine is in the manifest, whichever way the file is named."""
+    path = copy_pair(tiny_pair_file, tmp_path / "pair")
+    (path.parent / "own").mkdir()
+    file = path.parent / "own/mine.txt"
+    file.write_text("{prompt} books")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    runs, text = [], path.read_text()
+    for name in ("own/mine.txt", str(file)):
+        path.write_text(text.replace("[task]", f'[task]\nformat = "{name}"'))
+        options = RunOptions(pair=str(path), out=tmp_path / "results")
+        pair = options.load(options.spec())
+        runs.append(options.open(pair, "calibrate", PROMPTS, {}))
+        assert pair.encode("pens") == [TOKEN_IDS["pens"], TOKEN_IDS["books"]]
+    file.write_text("{prompt} pens")
+    runs.append(options.open(pair, "calibrate", PROMPTS, {}))
+    for run in runs:
+        run.claim()
+
+    assert runs[0].settings == runs[1].settings
+    assert runs[0].settings["pair"]["task"]["format"] == "mine.txt"
+    assert str(tmp_path) not in json.dumps(runs[0].identity())
+    assert runs[2].path != runs[0].path
+    runs[0].require_same_pair(runs[1].identity(), runs[1].path)
+    with pytest.raises(ValueError, match="recorded with other settings: format_digest"):
+        runs[0].require_same_pair(runs[2].identity(), runs[2].path)
 
 
 def test_the_run_folder_is_named_after_its_settings_and_found_again(options, tiny_pair, tmp_path):

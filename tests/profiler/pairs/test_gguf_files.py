@@ -184,7 +184,7 @@ def test_the_published_tokenizer_cuts_digits_and_writes_the_chat_format(publishe
     prompt = "What is 12 + 345?\n\tdef f(x):"
     chat = [{"role": "user", "content": prompt}]
     written = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-    rendered = prompting.render(spec.task.format, prompt)
+    rendered = prompting.render(spec.task.format, spec.folder, prompt)
     assert rendered == written
     ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     assert ids[0] == tokenizer.convert_tokens_to_ids("<|im_start|>") == 1

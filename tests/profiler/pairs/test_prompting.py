@@ -1,5 +1,6 @@
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -8,6 +9,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 from profiler.pairs import prompting
+
+NOWHERE = Path("nowhere")
 
 CHAT = {
     "plain": "2 + 2?",
@@ -30,23 +33,24 @@ def test_every_format_is_tested_here():
 
 @pytest.mark.parametrize("name", CHAT)
 def test_formats_to_the_letter(name):
-    assert prompting.render(name, "2 + 2?") == CHAT[name]
+    assert prompting.render(name, NOWHERE, "2 + 2?") == CHAT[name]
 
 
 def test_an_instruction_is_a_line_before_the_prompt():
-    assert prompting.render("plain", "2 + 2?", "Use \\boxed{}.") == "Use \\boxed{}.\n2 + 2?"
+    assert prompting.render("plain", NOWHERE, "2 + 2?", "Use \\boxed{}.") == "Use \\boxed{}.\n2 + 2?"
 
 
 def test_braces_of_a_prompt_are_its_own():
-    assert prompting.render("plain", "a {prompt} {0} %s") == "a {prompt} {0} %s"
+    assert prompting.render("plain", NOWHERE, "a {prompt} {0} %s") == "a {prompt} {0} %s"
 
 
 def test_a_format_may_be_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("Q: {prompt}\nA:")
 
-    assert prompting.render(str(path), "why") == "Q: why\nA:"
-    assert prompting.digest(str(path)) != prompting.digest("plain")
+    for name, folder in (("mine.txt", tmp_path), (str(path), NOWHERE)):
+        assert prompting.render(name, folder, "why") == "Q: why\nA:"
+        assert prompting.digest(name, folder) != prompting.digest("plain", folder)
 
 
 @pytest.mark.parametrize("text", ["no place", "{prompt} and {prompt}"])
@@ -55,12 +59,12 @@ def test_a_format_that_does_not_hold_the_prompt_once_is_refused(tmp_path, text):
     path.write_text(text)
 
     with pytest.raises(ValueError, match=rf"must hold {{prompt}} once, got {text.count('{prompt}')} times"):
-        prompting.render(str(path), "why")
+        prompting.render("mine.txt", tmp_path, "why")
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=re.escape(f"one of {', '.join(prompting.formats())}, got 'llama'")):
-        prompting.template("llama")
+        prompting.template("llama", NOWHERE)
 
 
 def words(*more):
@@ -84,8 +88,8 @@ def test_O29_a_prompt_that_the_two_tokenizers_read_differently_is_refused(tiny_p
 def test_a_prompt_is_put_in_the_tasks_format(tiny_pair, tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("c {prompt} c")
-    task = dataclasses.replace(tiny_pair.spec.task, format=str(path), instruction="b")
-    spec = dataclasses.replace(tiny_pair.spec, task=task)
+    task = dataclasses.replace(tiny_pair.spec.task, format="mine.txt", instruction="b")
+    spec = dataclasses.replace(tiny_pair.spec, task=task, folder=tmp_path)
     pair = dataclasses.replace(tiny_pair, spec=spec, tokenizer=words(), drafter_tokenizer=None)
 
     assert pair.encode("a") == [3, 2, 1, 3]

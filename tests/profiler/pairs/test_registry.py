@@ -100,7 +100,7 @@ def test_budgets_that_are_not_a_plain_range():
 def test_grids_and_formats_of_every_named_pair_can_be_used(name):
     spec = pairs.read(name)
     for task in spec.tasks:
-        prompting.template(task.format)
+        prompting.template(task.format, spec.folder)
         _ = [LinearAcceptance(leniency=value) for value in task.leniency]
         _ = [CactusAcceptance(budget=value) for _, budgets in task.cactus for value in budgets]
         assert {int(effort) for effort, _ in task.cactus} <= set(task.efforts)
