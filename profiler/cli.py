@@ -35,7 +35,8 @@ class RunOptions:
     verifier: str = ""
     """The verifier's checkpoint, a folder or a hub name."""
     family: str = "masked"
-    """The family of --drafter, with its default settings; a TOML file can change them."""
+    """The family of --drafter, with its default settings; a TOML file can change them. The families uniform, lora and
+    feature need one: they have settings without a default."""
     token_limit: int = 256
     """Most new tokens of a request, for --drafter and --verifier; a named pair has its own."""
     task: str = ""

@@ -181,6 +181,7 @@ def pairs(rows: Sequence[Sequence[str]]) -> str:
     """The named pairs, what they need, and the least that their rounds can take."""
     header = ("pair", "family", "block", "K", "tasks", "memory", "H100: a, b, c_v", "H200: a, b, c_v")
     note = (
+        "*: drafts from what the verifier computed, and cannot decode alone.\n"
         "Memory: weights, caches and the distributions of a block. a, b, c_v: lower bounds in ms by the devices' data\n"
         "sheets, 200 tokens before the block; not measured."
     )

@@ -60,7 +60,10 @@ def bounds(spec: PairSpec, device: Device, *, context: int = PROMPT_TOKENS, laye
 
 
 def listing() -> list[tuple[str, ...]]:
-    """A row for each named pair: name, family, block, efforts, tasks, memory, and bounds on a, b and c_v."""
+    """A row for each named pair: name, family, block, efforts, tasks, memory, and bounds on a, b and c_v.
+
+    A family with a star reads the verifier.
+    """
     rows = []
     for name in names():
         spec = read(name)
@@ -68,7 +71,7 @@ def listing() -> list[tuple[str, ...]]:
         rows.append(
             (
                 name,
-                spec.drafter.family,
+                spec.drafter.family + ("*" if spec.drafter.reads_verifier else ""),
                 block,
                 ",".join(map(str, spec.efforts)),
                 ", ".join(task.name for task in spec.tasks),

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from profiler import pairs
+from profiler import calibrate, pairs
 from profiler.cli import RunOptions, guarded, numbers
+from profiler.pairs.families import FAMILIES
 from profiler.tasks import word_problems
 from profiler.tasks.task import Prompt
 from profiler.training.data import TOKEN_IDS
@@ -119,6 +120,21 @@ def test_two_checkpoints_make_a_pair_without_a_file(options):
         "other/large",
     )
     assert (spec.task.name, spec.task.token_limit) == ("own", 12)
+
+
+def test_the_help_names_the_families_that_need_a_file(capsys):
+    given = {"family", "checkpoint"}
+    needy = [
+        name
+        for name, spec in FAMILIES.items()
+        if any(field.default is dataclasses.MISSING and field.name not in given for field in dataclasses.fields(spec))
+    ]
+    with pytest.raises(SystemExit):
+        calibrate.main(["--help"])
+    printed = " ".join(re.findall(r"[\w:]+", capsys.readouterr().out))
+
+    assert needy == ["uniform", "lora", "feature"]
+    assert "The families uniform lora and feature need one: they have settings without a default" in printed
 
 
 def test_a_confidence_is_set_where_the_family_has_one(options):
