@@ -81,7 +81,7 @@ def decode(
         tokens = [*verdict.drafted[: verdict.accepted], verdict.added]
         tokens, ended = _truncated(tokens, pair.stop_ids, token_limit - produced)
         pair.verifier.keep(len(text) + min(verdict.accepted, len(tokens)))
-        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
+        text = torch.cat([text, torch.tensor(tokens).to(pair.device, non_blocking=True)])
         draft_seconds, verify_seconds, overhead_seconds = clock.seconds(begin, drafted_at, verified_at, clock.mark())
         yield Round(
             tokens=tokens,
@@ -125,7 +125,7 @@ def decode_drafter_alone(
         draft = _draft(pair, text, block, min(effort, block), way, place)
         tokens, ended = _truncated(draft.tokens.tolist(), pair.stop_ids, token_limit - produced)
         yield tokens
-        text = torch.cat([text, torch.tensor(tokens, device=pair.device)])
+        text = torch.cat([text, torch.tensor(tokens).to(pair.device, non_blocking=True)])
         produced += len(tokens)
         index += 1
 

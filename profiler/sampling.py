@@ -81,13 +81,14 @@ def draw(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 def _nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
     """The likeliest tokens of each row (..., V) up to the one that crosses `top_p`, renormalised in place.
 
-    Lists of the likeliest tokens are tried, each longer than the last, since sorting a whole vocabulary takes longer
-    than all the rest of a round outside its forwards. A list tells where the nucleus ends if it holds a token that is
-    dropped and likelier than its own last one: equal tokens count by their ids, and a list may lack some of its last.
-    Asking that is the one moment at which the host waits for the device.
+    On the CPU lists of the likeliest tokens are tried, each longer than the last, since sorting a whole vocabulary
+    takes longer than all the rest of a round outside its forwards. A list tells where the nucleus ends if it holds a
+    token that is dropped and likelier than its own last one: equal tokens count by their ids, and a list may lack some
+    of its last. Other devices sort everything at once: they do so fast, and the host would wait for each answer.
     """
     width = probs.shape[-1]
-    for length in (*(each for each in _LIST_LENGTHS if each < width), width):
+    lengths = _LIST_LENGTHS if probs.device.type == "cpu" else ()
+    for length in (*(each for each in lengths if each < width), width):
         values, index = _likeliest(probs, length)
         dropped = values.cumsum(dim=-1) - values >= top_p
         if length == width or (dropped & (values > values[..., -1:])).any(dim=-1).all():

@@ -60,7 +60,7 @@ class Streams:
         against one that is likely.
         """
         keys = [self._philox(Stream.COUPLED, place).random_raw(1) for place in range(position, position + count)]
-        rows = torch.from_numpy(np.stack(keys).view(np.int64)).to(device)
+        rows = torch.from_numpy(np.stack(keys).view(np.int64)).to(device, non_blocking=True)
         return -torch.log(-torch.log(_hashed(rows, vocabulary_size).clamp(min=LEAST)))
 
     def _philox(self, stream: Stream, index: int) -> np.random.Philox:

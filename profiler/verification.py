@@ -81,7 +81,7 @@ class RatioTest:
         return accepted, sampling.draw(law, self._uniforms(Stream.REPLACEMENT, place)), law
 
     def _uniforms(self, stream: Stream, place: Place, *shape: int) -> torch.Tensor:
-        return self.streams.uniforms(stream, place.index, shape).to(self.device)
+        return self.streams.uniforms(stream, place.index, shape).to(self.device, non_blocking=True)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +102,7 @@ class Coupling:
 
     def noise(self, place: Place, effort: int, block: int) -> Noise:
         """What the drafter draws with, at every step the same."""
-        canvas = self.streams.uniforms(Stream.CANVAS, place.index, (block,)).to(self.device)
+        canvas = self.streams.uniforms(Stream.CANVAS, place.index, (block,)).to(self.device, non_blocking=True)
         return Gumbel(self._gumbel(place, block)[:block], canvas=canvas)
 
     def choose(

@@ -70,7 +70,7 @@ class BlockDrafter:
         canvas = torch.cat([prefix, slots])
         known = self._cache.get_seq_length()
         positions = torch.arange(len(canvas), device=canvas.device)
-        begins = torch.tensor(self._begins, device=canvas.device)
+        begins = torch.tensor(self._begins).to(canvas.device, non_blocking=True)
         of_block = torch.bucketize(positions, begins, right=True)
         outputs = self.model(
             input_ids=canvas[None, known:],

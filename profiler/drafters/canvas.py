@@ -66,7 +66,7 @@ class Canvas:
             commit_step = torch.where(now, step, commit_step)
             probs = torch.where(now[:, None], step_probs, probs) if step else step_probs
             masked = masked & ~now
-            if self.order in commit.THRESHOLDS and not masked.any():
+            if self.order in commit.THRESHOLDS and step < effort - 1 and not masked.any():
                 break
         return Draft(tokens=slots, probs=probs, commit_step=commit_step, passes=step + 1)
 

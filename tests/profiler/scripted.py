@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import stats
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from profiler.drafters.canvas import Canvas
 from profiler.drafters.draft import Draft
@@ -185,6 +186,22 @@ def prompt_ids(pair: Pair, text: str = QUESTION) -> list[int]:
     """A short prompt in a pair's tokens."""
     ids: list[int] = pair.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
+
+
+class HostReads(TorchDispatchMode):
+    """Counts how often the host asks a tensor for a value, other than by `tolist`: a GPU's host would wait."""
+
+    ASKING = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, function: Callable, types: object, args: tuple = (), kwargs: dict | None = None
+    ) -> object:
+        self.count += function.overloadpacket.__name__ in self.ASKING
+        return function(*args, **(kwargs or {}))
 
 
 def counting(function: Callable) -> Callable:

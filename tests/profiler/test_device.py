@@ -1,6 +1,8 @@
 """The same on every device: run on the CPU everywhere, and on CUDA where there is one."""
 
+import dataclasses
 import json
+import warnings
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from tests.profiler.pairs.test_random_weights import small as small
 from tests.profiler.scripted import prompt_ids
 from theory.acceptance import CactusAcceptance, LinearAcceptance
 from theory.calibration import Calibration
+from theory.coupled import CoupledAcceptance
 
 no_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -40,6 +43,26 @@ def test_a_device_decodes_the_text_of_the_cpu(tiny_pair_file, tiny_pair, device,
     for ours, theirs in zip(*rounds, strict=True):
         assert ours.divergence == pytest.approx(theirs.divergence, abs=1e-4)
         assert ours.draft_seconds > 0
+
+
+@no_cuda
+@pytest.mark.parametrize("rule", [CactusAcceptance(budget=0.5), CoupledAcceptance()])
+def test_the_host_waits_for_the_verdict_alone(tiny_pair_file, rule):
+    """Apart from the clock, which waits on purpose: torch warns of what waits without being asked to."""
+    pair = dataclasses.replace(pairs.load(str(tiny_pair_file), device="cuda"), stop_ids=frozenset())
+    streams = Streams(seed=0, request=0)
+    rounds = decode(pair, prompt_ids(pair), effort=4, rule=rule, streams=streams, token_limit=24)
+    next(rounds)  # loads what is loaded once
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            next(rounds)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    waits = [str(each.message) for each in caught if "synchronizing" in str(each.message)]
+    assert len(waits) == 1, waits
 
 
 def test_tokens_are_drawn_alike(device):

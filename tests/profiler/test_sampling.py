@@ -146,6 +146,16 @@ def test_O19_the_nucleus_keeps_the_token_that_crosses_top_p(probs, top_p, kept):
     assert float(nucleus.sum()) == pytest.approx(1, abs=ROUNDING)
 
 
+@pytest.mark.parametrize("given", [Sampling(top_p=0.9), Sampling(top_k=9, temperature=0.5), GREEDY])
+def test_a_device_is_asked_nothing_on_the_way_to_a_draw(given):
+    """Tensors of the device ``meta`` have no values: asking for one is an error."""
+    logits = torch.empty(2, 5000, device="meta")
+    banned = torch.empty(5000, device="meta", dtype=torch.bool)
+    probs = probabilities(permitted_logits(logits, banned), given)
+
+    assert draw(probs, torch.empty(2, device="meta")).shape == (2,)
+
+
 def test_the_nucleus_never_is_empty():
     assert probabilities(logits_of([0.4, 0.3, 0.3]), Sampling(top_p=1e-12)).tolist() == [1, 0, 0]
 

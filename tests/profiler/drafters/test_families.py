@@ -11,7 +11,8 @@ from profiler.streams import Streams
 from tests.profiler import tiny_checkpoints as tiny
 from tests.profiler.drafters.checks import LOSSLESS, PROMPT
 from tests.profiler.drafters.kinds import BLOCK, KINDS, write_pair
-from tests.profiler.scripted import noise
+from tests.profiler.scripted import HostReads, noise
+from theory.acceptance import CactusAcceptance
 from theory.coupled import CoupledAcceptance
 
 
@@ -78,6 +79,22 @@ def test_coupled_verification_writes_one_text_whatever_drafts(kind, pair_file):
     alone = [token for each in decoded(pair, 0, coupled) for token in each.tokens]
     for effort in KINDS[kind][3]:
         assert [token for each in decoded(pair, effort, coupled) for token in each.tokens] == alone
+
+
+@pytest.mark.parametrize("rule", [CactusAcceptance(budget=0.5), CoupledAcceptance()])
+def test_the_host_reads_the_verdict_and_never_a_distribution(kind, pair_file, monkeypatch, rule):
+    """Once a round; and once a pass where the draft itself ends by what was drawn."""
+    lengths, tolist = [], torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: lengths.append(tensor.numel()) or tolist(tensor))
+    pair = pairs.load(str(pair_file), device="cpu")
+    for effort in KINDS[kind][3]:
+        lengths.clear()
+        with HostReads() as reads:
+            rounds = decoded(pair, effort, rule)
+
+        assert lengths == [3 + 5 * each.drafted for each in rounds]
+        assert reads.count <= (sum(each.passes for each in rounds) if kind == "block" else 0)
+        assert reads.count == 0 or effort > 1
 
 
 def test_a_pair_without_weights_runs_all_the_same(kind, pair_file):
