@@ -12,6 +12,8 @@ from profiler.decode import decode
 from profiler.streams import Streams
 from profiler.timing import Clock
 from tests.profiler.commands import Command
+from tests.profiler.drafters.checks import PROMPT
+from tests.profiler.drafters.kinds import KINDS, write_pair
 from tests.profiler.pairs.test_random_weights import built, logits
 from tests.profiler.pairs.test_random_weights import small as small
 from tests.profiler.scripted import prompt_ids
@@ -47,7 +49,7 @@ def test_a_device_decodes_the_text_of_the_cpu(tiny_pair_file, tiny_pair, device,
 
 @no_cuda
 @pytest.mark.parametrize("rule", [CactusAcceptance(budget=0.5), CoupledAcceptance()])
-def test_the_host_waits_for_the_verdict_alone(tiny_pair_file, rule):
+def test_a_cuda_host_waits_for_the_verdict_alone(tiny_pair_file, rule):
     """Apart from the clock, which waits on purpose: torch warns of what waits without being asked to."""
     pair = dataclasses.replace(pairs.load(str(tiny_pair_file), device="cuda"), stop_ids=frozenset())
     streams = Streams(seed=0, request=0)
@@ -63,6 +65,23 @@ def test_the_host_waits_for_the_verdict_alone(tiny_pair_file, rule):
 
     waits = [str(each.message) for each in caught if "synchronizing" in str(each.message)]
     assert len(waits) == 1, waits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_device_decodes_the_text_of_the_cpu_whatever_drafts(kind, device, tmp_path):
+    path, rule = write_pair(kind, tmp_path / "pair"), LinearAcceptance(leniency=0.0)
+    pair, expected = (
+        dataclasses.replace(pairs.load(str(path), device=name), stop_ids=frozenset()) for name in (device.type, "cpu")
+    )
+    for effort in KINDS[kind][3]:
+        texts = []
+        for each in (pair, expected):
+            streams = Streams(seed=0, request=0)
+            rounds = decode(each, PROMPT, effort=effort, rule=rule, streams=streams, token_limit=14)
+            texts.append([round_.tokens for round_ in rounds])
+
+        assert texts[0] == texts[1]
+        assert sum(map(len, texts[0])) == 14
 
 
 def test_tokens_are_drawn_alike(device):
