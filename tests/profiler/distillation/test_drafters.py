@@ -92,7 +92,7 @@ def test_training_prompts_come_from_all_tasks_in_turn_and_from_no_held_out_one()
         prompt.text for task in spec.tasks for seed in (0, 1) for prompt in tasks.load(task.name).prompts(50, seed)
     }
     assert held_out.isdisjoint(text for _, text in training)
-    assert render("smollm2", training[0][1]).count("<|im_start|>") == 3
+    assert render("smollm2", spec.folder, training[0][1]).count("<|im_start|>") == 3
 
 
 def test_shipped_drafters_are_small():
