@@ -106,7 +106,8 @@ def find_sweep(run: Path, calibration: Calibration) -> Path | None:
 
 def _identity(settings: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
     pair = {name: value for name, value in settings["pair"].items() if name != "efforts"}
-    return {"pair": pair, "weights": provenance["weights"], "device": provenance["device"]}
+    setting = {"format": settings.get("format_digest"), "compile": settings.get("compile", "off")}
+    return {"pair": pair, "weights": provenance["weights"], "device": provenance["device"], **setting}
 
 
 def _rules(measured: Measurements | None) -> list[RatioRule]:

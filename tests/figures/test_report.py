@@ -286,6 +286,9 @@ def _other(identity: dict[str, Any], change: Callable[[dict[str, Any]], None]) -
     [
         (lambda identity: identity["settings"]["pair"].update(efforts=[4]), True),
         (lambda identity: identity["settings"]["pair"].update(name="other"), False),
+        (lambda identity: identity["settings"].update(format_digest="1"), False),
+        (lambda identity: identity["settings"].update(compile="default"), False),
+        (lambda identity: identity["settings"].update(compile="off"), True),
         (lambda identity: identity["provenance"].update(device="cuda"), False),
         (lambda identity: identity["provenance"]["weights"].update(drafter="3"), False),
         (lambda identity: identity["provenance"].update(commit="def"), True),
