@@ -40,7 +40,7 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
 
     @classmethod
     def copied_from(cls, verifier: PreTrainedModel, *, layers: int, head_ids: torch.Tensor) -> EarlyExitNetwork:
-        """The first `layers` of a Llama, before any training; the mask is the mean token, its id the first that is not.
+        """The first `layers` of a Llama, before any training; the mask is the mean token, its id one more.
 
         `head_ids` (H,) are the ids that can be drafted.
         """
@@ -48,6 +48,7 @@ class EarlyExitNetwork(LlamaPreTrainedModel):
         config.num_hidden_layers = layers
         config.draft_vocab_size = len(head_ids)
         config.mask_token_id = config.vocab_size
+        config.vocab_size += 1
         network = cls(config)
         weights = {name: weight for name, weight in verifier.model.state_dict().items() if not _beyond(name, layers)}
         embeddings = verifier.get_input_embeddings().weight
