@@ -132,6 +132,7 @@ def _models(predictions: Mapping[Model, Prediction], found: Sweep) -> str:
                 _number(ranking.kendall_tau_resolved, 3),
                 _percent(each.worst_regret),
                 _number(each.worst_shortfall, 4),
+                _number(tokens.kendall_tau, 3),
             )
         )
     header = ("model", "cells", "tok/round", "asked", "inside", "in spread", "tok/s as clocked", "by one clock")
@@ -139,7 +140,7 @@ def _models(predictions: Mapping[Model, Prediction], found: Sweep) -> str:
         f"  (the measurement tells {ranking.resolved:.0%} of the pairs of cells apart; its tau with itself on "
         f"resampled prompts: {ranking.ceiling:.3f})"
     )
-    columns = (*header, "Kendall tau", "told apart", "regret", "misses floor by")
+    columns = (*header, "Kendall tau", "told apart", "regret", "misses floor by", "tau, tok/round")
     return "\n".join([table(columns, rows), note])
 
 

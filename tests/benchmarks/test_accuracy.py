@@ -38,6 +38,13 @@ def rows(text, title):
     return [re.split(r" {2,}", line.strip()) for line in table]
 
 
+def tau(first, second):
+    """Kendall's tau-b, pair by pair."""
+    pairs = np.array(list(itertools.combinations(zip(first, second, strict=True), 2)))
+    signs = np.sign(pairs[:, 0] - pairs[:, 1])
+    return signs.prod(axis=1).sum() / np.sqrt(np.abs(signs).sum(axis=0).prod())
+
+
 def test_it_records_sweeps_and_tells_what_the_files_say(tiny_pair_file, tmp_path, capsys):
     """Every number of the tables again, from the rounds, with code of its own."""
     run_whole(tiny_pair_file, tmp_path)
@@ -58,17 +65,17 @@ def test_it_records_sweeps_and_tells_what_the_files_say(tiny_pair_file, tmp_path
         return first.emitted[(first.effort == effort) & (first.rule == rule) & np.isin(first.prompt, prompts)].mean()
 
     prompts = np.unique(first.prompt)
-    errors = prediction.tokens_per_round / [tokens(*cell, prompts) for cell in cells] - 1
-    signs = np.sign([
-        (prediction.tokens_per_second[i] - prediction.tokens_per_second[j], speed[cells[i]] - speed[cells[j]])
-        for i, j in itertools.combinations(range(len(cells)), 2)
-    ])  # fmt: skip
-    tau = signs.prod(axis=1).sum() / np.sqrt(np.abs(signs).sum(axis=0).prod())
+    measured = np.array([tokens(*cell, prompts) for cell in cells])
+    taus = (
+        tau(prediction.tokens_per_second, [speed[cell] for cell in cells]),
+        tau(prediction.tokens_per_round, measured),
+    )
+    errors = prediction.tokens_per_round / measured - 1
     halves = np.abs([tokens(*cell, prompts[1::2]) / tokens(*cell, prompts[::2]) - 1 for cell in cells])
     best = rows(printed, "All rules:")[-1]
 
     assert best[:4] == ["replay between the two recordings", str(len(cells)), pair(np.abs(errors)), "2.0 % / 8.0 %"]
-    assert float(best[8]) == pytest.approx(tau, abs=6e-4)
+    assert (float(best[8]), float(best[12])) == pytest.approx(taus, abs=6e-4)
     assert f"tok/round {pair(halves)}" in printed
     shown = {label: each for label, *each in rows(printed, "measurement's own spread):")}
     efforts = np.unique(prediction.effort).tolist()
