@@ -153,7 +153,8 @@ def predict(
     rounds
         What the calibration was made from; for ``"anchored"`` with the rounds at a second leniency.
     overhead
-        Add the recorded time outside the two forwards, under each kind of rule, to the round, which Eq. 7 leaves out.
+        Whether a round takes what it took in the recording at its effort, all of it, and what the kind of rule adds.
+        False: the two forwards alone, a + bK + c_v, as in Eq. 7. The model iid adds the overhead to that.
     cut
         False lets replayed blocks run on after a stop token or the limit, as Eq. 7 does.
     resamples, seed

@@ -34,10 +34,12 @@ def round_seconds(calibration: Calibration, rounds: Rounds | None, *, overhead: 
 def resampled_round_seconds(
     calibration: Calibration, rounds: Rounds, resampler: Resampler, *, overhead: bool
 ) -> NDArray[np.float64]:
-    """Return the same for each resample of the prompts, the recording itself in row 0, (R + 1, J).
+    """Return what a round costs in each resample of the prompts, the recording itself in row 0, (R + 1, J).
 
-    The line a + bK is fitted again to the medians of each resample, and the levels of c_v and of the overhead are its
-    medians; the slopes of c_v count as known. Rounds without times leave the cost as it is.
+    With the overhead it is the median of whole rounds at each effort: that drafts are on a line in K, and that the
+    verifier takes as long after one step as after many, is not assumed. Without, the line a + bK is fitted again to the
+    medians of each resample, and the level of c_v is their median; the slopes of c_v count as known. Rounds without
+    times leave the cost of the calibration.
 
     Parameters
     ----------
@@ -49,19 +51,21 @@ def resampled_round_seconds(
         Of the prompts of these rounds.
     """
     seconds = round_seconds(calibration, rounds, overhead=overhead)[None]
-    latency = calibration.latency
-    if latency is None or np.isnan(rounds.draft_seconds + rounds.verify_seconds).any():
+    latency, whole = calibration.latency, rounds.draft_seconds + rounds.verify_seconds
+    if overhead:
+        whole = whole + rounds.overhead_seconds
+    if latency is None or np.isnan(whole).any():
         return np.repeat(seconds, len(resampler.weights), axis=0)
     member = np.searchsorted(resampler.prompts, rounds.prompt)
+    of_effort = [rounds.effort == effort for effort in calibration.efforts]
 
     def medians(values: NDArray[np.float64], rows: NDArray[np.bool_] | slice = slice(None)) -> NDArray[np.float64]:
         return resampled_medians(values[rows], member[rows], resampler.weights)
 
+    if overhead:
+        return np.stack([medians(whole, rows) for rows in of_effort], axis=1)
     slots = (latency.verify_slot_seconds or 0.0) * (rounds.drafted + 1)
     level = medians(rounds.verify_seconds - slots - (latency.verify_context_seconds or 0.0) * rounds.prefix_length)
-    if overhead:
-        level = level + medians(rounds.overhead_seconds)
-    of_effort = [rounds.effort == effort for effort in calibration.efforts]
     drafts = np.stack([medians(rounds.draft_seconds, rows) for rows in of_effort], axis=1)
     if len(calibration.efforts) > 1:
         design = np.stack([np.ones(len(calibration.efforts)), calibration.efforts], axis=1)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,20 +44,33 @@ def drawn(rounds, weights):
     return Rounds.concatenate(parts)
 
 
-@pytest.mark.parametrize("overhead", [False, True])
 @pytest.mark.parametrize("efforts", [EFFORTS, (2, 4), (2,)])
-def test_times_of_a_resample_are_those_of_its_own_fit(overhead, efforts):
+def test_forwards_of_a_resample_take_what_its_own_fit_says(efforts):
     rounds = recording(0.3)
     rounds = rounds.select(np.isin(rounds.effort, efforts))
     resampler = Resampler(rounds, 5, np.random.default_rng(1))
     calibration = calibrated(rounds)
-    seconds = resampled_round_seconds(calibration, rounds, resampler, overhead=overhead)
+    seconds = resampled_round_seconds(calibration, rounds, resampler, overhead=False)
 
     for row, weights in enumerate(resampler.weights.astype(int)):
         fit = fit_latency(drawn(rounds, weights))
-        expected = [fit.round_seconds(effort, overhead=overhead) for effort in efforts]
+        expected = [fit.round_seconds(effort) for effort in efforts]
         np.testing.assert_allclose(seconds[row], expected, rtol=LAST_DIGITS)
-    np.testing.assert_array_equal(seconds[0], round_seconds(calibration, rounds, overhead=overhead))
+    np.testing.assert_array_equal(seconds[0], round_seconds(calibration, rounds, overhead=False))
+
+
+def test_whole_rounds_take_what_they_took_at_their_effort():
+    """A verifier that is slower after more steps, and drafts off the line: neither is taken for a line in K."""
+    rounds = recording(0.3)
+    rounds = replace(rounds, verify_seconds=rounds.verify_seconds * rounds.effort**0.5)
+    resampler = Resampler(rounds, 5, np.random.default_rng(1))
+    seconds = resampled_round_seconds(calibrated(rounds), rounds, resampler, overhead=True)
+
+    for row, weights in enumerate(resampler.weights.astype(int)):
+        own = drawn(rounds, weights)
+        whole = own.draft_seconds + own.verify_seconds + own.overhead_seconds
+        expected = [np.median(whole[own.effort == effort]) for effort in EFFORTS]
+        np.testing.assert_allclose(seconds[row], expected, rtol=LAST_DIGITS)
 
 
 def test_intervals_of_throughput_know_that_times_differ_between_prompts():
