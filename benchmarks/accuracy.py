@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,10 @@ from profiler.summary import MODELS, repeats, table
 from theory.acceptance import parse_rule
 from theory.assumptions import lift_assumptions, split_error
 from theory.calibration import Calibration
+from theory.calibration import calibrate as calibrate_rounds
 from theory.comparison import Comparison, compare
 from theory.measurements import Measurements
-from theory.models import LENIENCIES, best_model, predict_by_all
+from theory.models import LENIENCIES, best_model, predict_best, predict_by_all
 from theory.prediction import Model, Prediction
 from theory.rounds import Rounds
 
@@ -93,6 +94,7 @@ def report(recording: Path, swept: Path) -> str:
         f"  (asked of the last model: tok/s {_pair(*ASKED_SPEED)}, tau at least {ASKED_TAU}, regret at most "
         f"{_percent(ASKED_REGRET)}; regret: the worst over the floors that are kept)",
         f"  (rounds of the sweep took {found.slower:.2f} times as long as those of the recording)",
+        *_without_choice(calibration, recorded, found, best),
         _own_spread(compared),
         _halves(found.halves(best)),
         *([] if found.runs is None else [repeats(*found.runs)]),
@@ -179,6 +181,31 @@ def _blends(calibration: Calibration, recorded: Rounds, found: Sweep) -> list[st
             for words in others]  # fmt: skip
     title = "\nErrors of tokens per round by blend of the recordings at leniency 0 and the anchor (linear rules):"
     return [title, table(("blend", "recorded prompts", "the sweep's own"), rows)]
+
+
+def _without_choice(calibration: Calibration, recorded: Rounds, found: Sweep, best: Prediction) -> list[str]:
+    """What the best model errs by when its rounds are those of the measured prompts, if the sweep has its rules."""
+    labels = np.unique(recorded.rule[recorded.replica == 0])
+    own = found.rounds.select((found.rounds.replica == 0) & np.isin(found.rounds.rule, labels))
+    if not np.array_equal(np.unique(own.rule), labels):
+        return []
+    same = calibrate_rounds(
+        own,
+        block_size=calibration.block_size,
+        token_limit=calibration.token_limit,
+        identity=calibration.identity,
+        exactness=calibration.exactness,
+    )
+    same = replace(same, rule_seconds=calibration.rule_seconds, rule_seconds_se=calibration.rule_seconds_se)
+    prediction = predict_best(same, own, [parse_rule(label) for label in dict.fromkeys(best.rule.tolist())])
+    compared = found.compare(prediction)
+    taus = [each.rank(each.compare(prediction)).kendall_tau for each in (found.linear(), found)]
+    tokens, speed = compared.tokens_per_round, compared.tokens_per_second
+    return [
+        f"\nPredicted from the sweep's own rounds at {' and '.join(labels)}: tok/round "
+        f"{_pair(tokens.median, tokens.maximum)}, tok/s by one clock {_pair(speed.median, speed.maximum)}, "
+        f"Kendall tau {taus[0]:.3f} (linear rules) and {taus[1]:.3f}"
+    ]
 
 
 def _halves(halves: Sequence[Measurements]) -> str:

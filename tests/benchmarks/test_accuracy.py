@@ -77,6 +77,7 @@ def test_it_records_sweeps_and_tells_what_the_files_say(tiny_pair_file, tmp_path
     assert best[:4] == ["replay between the two recordings", str(len(cells)), pair(np.abs(errors)), "2.0 % / 8.0 %"]
     assert (float(best[8]), float(best[12])) == pytest.approx(taus, abs=6e-4)
     assert f"tok/round {pair(halves)}" in printed
+    assert "\nPredicted from the sweep's own rounds at linear:0 and linear:1: tok/round " in printed
     shown = {label: each for label, *each in rows(printed, "measurement's own spread):")}
     efforts = np.unique(prediction.effort).tolist()
     for (effort, rule), error in zip(cells, errors, strict=True):
