@@ -97,7 +97,7 @@ def lift_assumptions(
         "blocks never cut by end or limit": lifted("replay"),
     }
     if calibration.has_overhead:
-        steps["a round takes a + bK + c_v"] = lifted("replay", overhead=True)
+        steps["a round of a + bK + c_v"] = lifted("replay", overhead=True)
     if anchored:
         steps["prefixes that leniency leaves alone"] = lifted("anchored", overhead=calibration.has_overhead)
     return steps
