@@ -237,8 +237,18 @@ def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    old, new = _flat(old), _flat(new)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return ", ".join(f"{name} ({_short(old.get(name))}, now {_short(new.get(name))})" for name in names)
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings with those of tables named as in ``pair.drafter.dtype``."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = isinstance(value, dict) and value
+        flat |= _flat(value, f"{before}{name}.") if inner else {f"{before}{name}": value}
+    return flat
 
 
 def _short(value: Any) -> str:
