@@ -171,11 +171,10 @@ def _blends(calibration: Calibration, recorded: Rounds, found: Sweep) -> list[st
     """Ways to mix two recordings; with the sweep's own prompts, no difference of prompts is left in the error."""
     if best_model(recorded) != "anchored":
         return []
-    own = found.rounds.select(np.isin(found.rounds.rule, recorded.rule[recorded.replica == 0]))
+    first = recorded.select(recorded.replica == 0)
     limit, cells_measured = calibration.token_limit, found.linear().steady
     others, same = (
-        errors_by_blend(rounds.select(rounds.replica == 0), cells_measured, token_limit=limit)
-        for rounds in (recorded, own)
+        errors_by_blend(rounds, cells_measured, token_limit=limit) for rounds in (first, _own_rounds(first, found))
     )
     rows = [(words, *(_pair(np.median(np.abs(each[words])), np.abs(each[words]).max()) for each in (others, same)))
             for words in others]  # fmt: skip
@@ -185,8 +184,8 @@ def _blends(calibration: Calibration, recorded: Rounds, found: Sweep) -> list[st
 
 def _without_choice(calibration: Calibration, recorded: Rounds, found: Sweep, best: Prediction) -> list[str]:
     """What the best model errs by when its rounds are those of the measured prompts, if the sweep has its rules."""
-    labels = np.unique(recorded.rule[recorded.replica == 0])
-    own = found.rounds.select((found.rounds.replica == 0) & np.isin(found.rounds.rule, labels))
+    first = recorded.select(recorded.replica == 0)
+    own, labels = _own_rounds(first, found), np.unique(first.rule)
     if not np.array_equal(np.unique(own.rule), labels):
         return []
     same = calibrate_rounds(
@@ -206,6 +205,11 @@ def _without_choice(calibration: Calibration, recorded: Rounds, found: Sweep, be
         f"{_pair(tokens.median, tokens.maximum)}, tok/s by one clock {_pair(speed.median, speed.maximum)}, "
         f"Kendall tau {taus[0]:.3f} (linear rules) and {taus[1]:.3f}"
     ]
+
+
+def _own_rounds(recorded: Rounds, found: Sweep) -> Rounds:
+    """The rounds of the sweep under the rules that were recorded, each cell once."""
+    return found.rounds.select((found.rounds.replica == 0) & np.isin(found.rounds.rule, recorded.rule))
 
 
 def _halves(halves: Sequence[Measurements]) -> str:

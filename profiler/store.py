@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from theory.identity import comparable
 from theory.strict_json import dumps
 
 SCHEMA = 1
@@ -49,17 +50,13 @@ class RunFolder:
         """Write one request as one line in one call under a lock, and only then count it as recorded."""
         row = {**vars(key), **record, "provenance": digest(self.provenance)}
         line = (dumps(row) + "\n").encode()
-        with _locked(self.path):
-            descriptor = os.open(self.path / _JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                before = os.fstat(descriptor).st_size
-                written = os.write(descriptor, line)
-                if written < len(line):
-                    os.ftruncate(descriptor, before)  # or the next record would be fused to the fragment
-                    raise OSError(f"the disk took {written} of {len(line)} bytes of a record; free space and run again")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with _locked(self.path), (self.path / _JOURNAL).open("ab", buffering=0) as journal:
+            before = os.fstat(journal.fileno()).st_size
+            written = os.write(journal.fileno(), line)
+            if written < len(line):
+                journal.truncate(before)  # or the next record would be fused to the fragment
+                raise OSError(f"the disk took {written} of {len(line)} bytes of a record; free space and run again")
+            os.fsync(journal.fileno())
         self.records[key] = json.loads(line)
 
     def identity(self) -> dict[str, Any]:
@@ -70,8 +67,7 @@ class RunFolder:
 
     def require_same_pair(self, identity: Mapping[str, Any], source: Path) -> None:
         """Refuse a calibration of another pair, other weights or another device."""
-        mine = _comparable(self.identity())
-        theirs = _comparable(identity)
+        mine, theirs = (comparable(each["settings"], each["provenance"]) for each in (self.identity(), identity))
         if mine != theirs:
             raise ValueError(
                 f"{source} was recorded with other settings: {_differences(theirs, mine)}; record this pair"
@@ -123,11 +119,13 @@ def open_run(
 
 def find_calibration(run: RunFolder) -> Path | None:
     """The newest calibrated run folder beside `run` that was recorded with the same pair, weights and device."""
-    mine = _comparable(run.identity())
+    identity = run.identity()
+    mine = comparable(identity["settings"], identity["provenance"])
     files = sorted(run.path.parent.glob("*/calibration.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files:
         try:
-            theirs = _comparable(json.loads(path.read_text())["identity"])
+            recorded = json.loads(path.read_text())["identity"]
+            theirs = comparable(recorded["settings"], recorded["provenance"])
         except (ValueError, KeyError, TypeError):
             _LOG.warning("%s is no calibration that this program can read; passed over", path)
             continue
@@ -216,24 +214,6 @@ def _row(line: bytes) -> dict[str, Any] | None:
         return None
     named = {*Key.__annotations__, "provenance"}
     return row if isinstance(row, dict) and named <= set(row) else None
-
-
-def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an identity that decides whether a calibration speaks of a pair: not its efforts, not the commit.
-
-    A prompt format is its contents, since a file is named without its folder.
-    """
-    pair = {name: value for name, value in identity["settings"]["pair"].items() if name != "efforts"}
-    origin = identity["provenance"]
-    compiled = identity["settings"].get("compile", "off")
-    formatted = identity["settings"].get("format_digest")
-    return {
-        **pair,
-        "format_digest": formatted,
-        "weights": origin["weights"],
-        "device": origin["device"],
-        "compile": compiled,
-    }
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -207,7 +207,7 @@ def without_divergence(calibration: Calibration) -> Calibration:
         tokens_per_request=None,
         warnings=(
             "d_K was not measured: nothing but the times can be used",
-            *(warning for warning in calibration.warnings if warning.startswith("latency")),
+            *(warning for warning in calibration.warnings if warning.startswith("latency: ")),
         ),
     )
 

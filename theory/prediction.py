@@ -153,8 +153,7 @@ def predict(
     rounds
         What the calibration was made from; for ``"anchored"`` with the rounds at a second leniency.
     overhead
-        Whether a round takes what it took in the recording at its effort, all of it, and what the kind of rule adds.
-        False: the two forwards alone, a + bK + c_v, as in Eq. 7. The model iid adds the overhead to that.
+        Whole rounds as recorded and what a rule adds; False: a + bK + c_v alone (Eq. 7). For iid, add the overhead.
     cut
         False lets replayed blocks run on after a stop token or the limit, as Eq. 7 does.
     resamples, seed

@@ -10,13 +10,13 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from figures.report import choice, errors, frontiers, page, recording
 from theory.acceptance import LinearAcceptance, RatioRule, parse_rule
 from theory.calibration import Calibration
+from theory.identity import comparable
 from theory.measurements import Measurements
 from theory.models import LENIENCIES, predict_best, timed_rules
 from theory.rounds import Rounds
@@ -95,19 +95,13 @@ def newest_run(results: Path) -> Path:
 
 def find_sweep(run: Path, calibration: Calibration) -> Path | None:
     """The newest sweep beside a run folder that was recorded with the same pair, weights and device."""
-    mine = _identity(calibration.identity["settings"], calibration.identity["provenance"])
+    mine = comparable(calibration.identity["settings"], calibration.identity["provenance"])
     files = sorted(run.resolve().parent.glob("*/measurements.parquet"), key=lambda path: path.stat().st_mtime)
     for path in reversed(files):
         manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
-        if any(_identity(manifest["settings"], each) == mine for each in manifest["provenances"].values()):
+        if any(comparable(manifest["settings"], each) == mine for each in manifest["provenances"].values()):
             return path.parent
     return None
-
-
-def _identity(settings: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
-    pair = {name: value for name, value in settings["pair"].items() if name != "efforts"}
-    setting = {"format": settings.get("format_digest"), "compile": settings.get("compile", "off")}
-    return {"pair": pair, "weights": provenance["weights"], "device": provenance["device"], **setting}
 
 
 def _rules(measured: Measurements | None) -> list[RatioRule]:
